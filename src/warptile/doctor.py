@@ -132,7 +132,7 @@ def counters_permitted(parameters: Path = _PARAMETERS, status: Path = _STATUS) -
     NVIDIA, "Permission issue with Performance Counters" (ERR_NVGPUCTRPERM).
     """
     try:
-        setting = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", parameters.read_text(), re.M)
+        setting = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", parameters.read_text("utf-8"), re.M)
     except OSError:
         return None
     if setting is None:
@@ -140,7 +140,7 @@ def counters_permitted(parameters: Path = _PARAMETERS, status: Path = _STATUS) -
     if setting[1] == "0":
         return True
     try:
-        effective = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", status.read_text(), re.M)
+        effective = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", status.read_text("utf-8"), re.M)
     except OSError:
         effective = None
     held = int(effective[1], 16) if effective else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ GAP = 2
 
 def console_of(file_width: int = FILE_WIDTH) -> Console:
     """Standard output, as wide as the terminal, or as ``COLUMNS`` says; else ``file_width``."""
-    return Console() if sys.stdout.isatty() or "COLUMNS" in os.environ else Console(width=file_width)
+    said = os.environ.get("COLUMNS", "").isdecimal() and int(os.environ["COLUMNS"]) > 0
+    return Console(width=shutil.get_terminal_size().columns if sys.stdout.isatty() or said else file_width)
 
 
 @dataclass(frozen=True, eq=False)

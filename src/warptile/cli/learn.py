@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import shutil
 import tempfile
 import webbrowser
 from collections.abc import Callable
@@ -98,7 +99,7 @@ def start(name: str, file: Path | None) -> int:
         raise click.UsageError(f"{path} exists; give another name: warptile learn start {name} mine.cu")
     exercise = named(name)
     write_file(path, exercise.text())
-    click.echo(f"{path}: {exercise.title}\n\n{wrap_text(exercise.task)}\n\nwarptile learn check {path}")
+    click.echo(f"{path}: {exercise.title}\n\n{_folded(exercise.task)}\n\nwarptile learn check {path}")
     return 0
 
 
@@ -123,6 +124,11 @@ def check(file: Path) -> int:
     outcome = checked(file.read_text("utf-8", errors="replace"))
     _tell(outcome, file)
     return 0 if outcome.passed else 1
+
+
+def _folded(text: str) -> str:
+    """A text in lines that are easy to read, and fit the terminal."""
+    return wrap_text(text, min(78, shutil.get_terminal_size().columns))
 
 
 def _tell(outcome: CheckOutcome, file: Path) -> None:
@@ -153,7 +159,7 @@ def hint(name: str, number: int) -> int:
     """
     from warptile.learn.exercise import named
 
-    click.echo(wrap_text(named(name).hints[number - 1]))
+    click.echo(_folded(named(name).hints[number - 1]))
     return 0
 
 

@@ -128,7 +128,10 @@ def main() -> None:
     # the time of a small launch goes into looking for garbage among them.
     gc.set_threshold(100_000, 50, 100)
     if sys.stdout is None:  # closed by who started us (`>&-`): what is printed goes nowhere
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the process lives)
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (as long as the process lives)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # of a locale without some character of ours
     try:
         code = run()
         sys.stdout.flush()

@@ -33,7 +33,7 @@ def script() -> Markup:
 
 def _without_indentation(name: str) -> str:
     """A file's lines without indentation, and without those that are comments alone. No literal runs over lines."""
-    lines = (line.lstrip() for line in (_FOLDER / name).read_text().splitlines())
+    lines = (line.lstrip() for line in (_FOLDER / name).read_text("utf-8").splitlines())
     return "".join(f"{line}\n" for line in lines if not line.startswith("//"))
 
 

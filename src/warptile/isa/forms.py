@@ -86,7 +86,7 @@ def to_json(compiler: str, found: Mapping[str, Mapping[str, Assembled]]) -> str:
 @cache
 def table() -> FormTable:
     """The table beside this file."""
-    read = json.loads(FILE.read_text())
+    read = json.loads(FILE.read_text("utf-8"))
     found: dict[str, dict[str, Assembled]] = {arch: {} for arch in ARCHITECTURES}
     for name, cells in read["forms"].items():
         for cell in cells:

@@ -109,7 +109,7 @@ def to_json(compiler: str, table: Mapping[str, Mapping[Multiplication, Outcome]]
 @cache
 def table() -> MachineCodeTable:
     """The table beside this file."""
-    read = json.loads(FILE.read_text())
+    read = json.loads(FILE.read_text("utf-8"))
     outcomes = [
         Outcome({}, {}, each["refused"]) if "refused" in each else Outcome(each["tensor"], each["other"])
         for each in read["outcomes"]

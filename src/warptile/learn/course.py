@@ -94,7 +94,7 @@ def lessons() -> tuple[Lesson, ...]:
 
 def _read(path: Path) -> Lesson:
     number, name = path.stem.split("-", 1)
-    _, head, body = path.read_text().split("+++\n", 2)
+    _, head, body = path.read_text("utf-8").split("+++\n", 2)
     about = tomllib.loads(head)
     pieces = re.split(r"^## +(.+)$", body, flags=re.M)
     assert not pieces[0].strip(), f"{path.name}: text before the first screen"

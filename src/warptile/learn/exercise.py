@@ -84,7 +84,7 @@ class Exercise:
     def text(self, form: str = HOLE) -> str:
         """The kernel with its hole or bug, or the model answer."""
         found = [f"// warptile exercise: {self.name}. {self.title}", "// Check it: warptile learn check FILE"]
-        for line in (FOLDER / f"{self.name}.cu").read_text().splitlines():
+        for line in (FOLDER / f"{self.name}.cu").read_text("utf-8").splitlines():
             mark = _MARK.search(line)
             if mark is None or mark[1] == form:
                 found.append(_MARK.sub("", line))

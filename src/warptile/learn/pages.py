@@ -77,8 +77,8 @@ def index_page() -> str:
 
 
 def _page(template: str, title: str, **values: Any) -> str:
-    styles = Markup(f"{stylesheet()}\n{(_FOLDER / 'learn.css').read_text()}")
-    scripts = Markup(f"{script()}\n{(_FOLDER / 'learn.js').read_text()}")
+    styles = Markup(f"{stylesheet()}\n{(_FOLDER / 'learn.css').read_text('utf-8')}")
+    scripts = Markup(f"{script()}\n{(_FOLDER / 'learn.js').read_text('utf-8')}")
     frame = {"title": title, "policy": POLICY, "styles": styles, "scripts": scripts}
     return str(_filled(template, **frame, page_of=page_of, index=INDEX, **values))
 
@@ -88,5 +88,5 @@ def build(folder: Path) -> tuple[Path, ...]:
     folder.mkdir(parents=True, exist_ok=True)
     pages = {INDEX: index_page(), **{page_of(lesson): lesson_page(lesson) for lesson in lessons()}}
     for name, text in pages.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, "utf-8")
     return tuple(folder / name for name in pages)

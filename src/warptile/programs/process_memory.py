@@ -60,7 +60,7 @@ class ProcessMemory:
     def libraries(self) -> dict[Path, int]:
         """The files that are mapped, each with the lowest address."""
         found: dict[Path, int] = {}
-        for line in Path(f"/proc/{self.pid}/maps").read_text().splitlines():
+        for line in Path(f"/proc/{self.pid}/maps").read_text("utf-8").splitlines():
             span, *_, path = line.split(maxsplit=5)
             if path.startswith("/"):
                 found.setdefault(Path(path), int(span.partition("-")[0], 16))

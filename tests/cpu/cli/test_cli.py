@@ -240,3 +240,13 @@ def test_sums_that_a_type_does_not_have_are_refused(capsys):
 def test_a_misspelt_subcommand_is_answered_with_the_nearest(group, given, meant, capsys):
     assert run([group, given]) == 2
     assert f"got {given!r}; did you mean {meant}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", ["0", "many"])
+def test_columns_that_say_no_width_are_none(columns, monkeypatch, capsys):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert run(["isa", "mma.m16n8k16.f32.f16"]) == 0
+    plain = capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", columns)
+    assert run(["isa", "mma.m16n8k16.f32.f16"]) == 0
+    assert capsys.readouterr().out == plain

@@ -118,7 +118,7 @@ def main() -> None:
         f'"{kind}":[\n' + ",\n".join(msgspec.json.encode(each).decode() for each in kernels) + "]"
         for kind, kernels in chosen_kernels.items()
     )
-    FILE.write_text("{" + lines + "}\n")
+    FILE.write_text("{" + lines + "}\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def _machine_code(text: str, arch: str) -> dict[str, list[str]]:
 def main() -> int:
     """Write the table."""
     found = {arch: {form.name: made for form, made in assemble(arch, FORMS)} for arch in ARCHITECTURES}
-    FILE.write_text(to_json(compiler_version(), found))
+    FILE.write_text(to_json(compiler_version(), found), "utf-8")
     return 0
 
 

@@ -171,7 +171,7 @@ def _refusal(instruction: Multiplication, arch: str, capability: int) -> str | N
 def main() -> int:
     """Write the table."""
     table = {arch: dict(assemble(arch, assembled())) for arch in machine_code.ARCHITECTURES}
-    machine_code.FILE.write_text(machine_code.to_json(compiler_version(), table))
+    machine_code.FILE.write_text(machine_code.to_json(compiler_version(), table), "utf-8")
     return 0
 
 

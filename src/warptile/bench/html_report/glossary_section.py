@@ -13,7 +13,7 @@ _HEADING = re.compile(r"^#{2,} (.+)$", re.MULTILINE)
 
 def _text(data: PageData) -> str | None:
     file = data.documents / "glossary.md" if data.documents is not None else None
-    return without_generated(file.read_text()) if file is not None and file.is_file() else None
+    return without_generated(file.read_text("utf-8")) if file is not None and file.is_file() else None
 
 
 def places(data: PageData) -> frozenset[str]:

@@ -97,7 +97,7 @@ def listing(file: str, heat: Mapping[int, tuple[float, str]] | None = None) -> M
 def _highlighted(file: str) -> tuple[Markup, ...]:
     """The lines of a file, each with its own spans."""
     lines: list[list[tuple[str, str]]] = [[]]
-    for kind, text in CudaLexer(ensurenl=False).get_tokens((KERNELS / file).read_text().rstrip("\n")):
+    for kind, text in CudaLexer(ensurenl=False).get_tokens((KERNELS / file).read_text("utf-8").rstrip("\n")):
         name = next((name for group, name in _KINDS if kind in group), "")
         for place, part in enumerate(text.split("\n")):
             if place:

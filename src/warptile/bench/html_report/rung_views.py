@@ -74,7 +74,7 @@ def _page(data: PageData, rung: Rung) -> Markup:
     if file is None or not file.is_file():
         return Markup("")
     known = frozenset(map(rung_view, data.rungs)) | glossary_section.places(data)
-    return rendered(without_generated(file.read_text()), f"{rung.name}: table", known, lower=1)
+    return rendered(without_generated(file.read_text("utf-8")), f"{rung.name}: table", known, lower=1)
 
 
 # --- speeds ----------------------------------------------------------------------------------------------------------

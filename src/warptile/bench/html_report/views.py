@@ -52,4 +52,4 @@ def filled(template: str, **values: Any) -> Markup:
 
 def asset(name: str) -> Markup:
     """A stylesheet or script of this folder."""
-    return Markup((_FOLDER / name).read_text())
+    return Markup((_FOLDER / name).read_text("utf-8"))

@@ -240,5 +240,5 @@ def update(root: Path) -> list[Path]:
     """Make the file of a checkout anew where it is not current; the files that were written."""
     if is_current(root):
         return []
-    (root / PATH).write_text(encode(made()))
+    (root / PATH).write_text(encode(made()), "utf-8")
     return [root / PATH]

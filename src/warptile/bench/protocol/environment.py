@@ -175,7 +175,7 @@ def git_hash(folder: Path | None = None) -> str:
 def processor_name() -> str:
     """What this machine calls its processor."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
         lines = []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

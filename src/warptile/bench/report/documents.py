@@ -497,12 +497,12 @@ def tables() -> tuple[str, ...]:
 def documents(root: Path) -> list[Path]:
     """The documents of a checkout that may have markers."""
     found = [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]
-    return [path for path in found if _BLOCK.search(path.read_text())]
+    return [path for path in found if _BLOCK.search(path.read_text("utf-8"))]
 
 
 def rendered(root: Path, report: DocumentTables) -> dict[Path, str]:
     """Every document as the records give it, the pictures that it shows, and the summary that ships."""
-    found = {path: report.render(path.read_text()) for path in documents(root)}
+    found = {path: report.render(path.read_text("utf-8")) for path in documents(root)}
     shown = [
         (path.parent / name, picture)
         for name, picture in report.pictures().items()
@@ -520,11 +520,11 @@ def update(root: Path, report: DocumentTables | None = None) -> list[Path]:
     wanted, stale = rendered(root, report), check(root, report)
     for path in stale:
         path.parent.mkdir(exist_ok=True)
-        path.write_text(wanted[path])
+        path.write_text(wanted[path], "utf-8")
     return stale
 
 
 def check(root: Path, report: DocumentTables | None = None) -> list[Path]:
     """The documents and pictures that are not what the records give."""
     wanted = rendered(root, report or DocumentTables())
-    return [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
+    return [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]

@@ -38,7 +38,7 @@ _COLUMN = 19
 @cache
 def _table(name: str) -> NDArray[np.int64]:
     path = Path(__file__).with_name("mufu.json")
-    return np.array(json.loads(path.read_text())[name], dtype=np.int64)
+    return np.array(json.loads(path.read_text("utf-8"))[name], dtype=np.int64)
 
 
 @cache

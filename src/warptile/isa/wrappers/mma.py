@@ -201,7 +201,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m warptile.isa.wrappers.mma", description=main.__doc__)
     parser.add_argument("--write", action="store_true", help=f"write {FILE.name} instead of printing it")
     if parser.parse_args(arguments).write:
-        FILE.write_text(header())
+        FILE.write_text(header(), "utf-8")
     else:
         sys.stdout.write(header())
     return 0

@@ -64,7 +64,7 @@ class Listing:
     def lines(self, form: str) -> tuple[Line, ...]:
         """The lines of a form."""
         found: list[Line] = []
-        for text in (FOLDER / f"{self.name}.cu").read_text().splitlines():
+        for text in (FOLDER / f"{self.name}.cu").read_text("utf-8").splitlines():
             mark = _MARK.search(text)
             if mark is None or mark[1] == form:
                 found.append(Line(len(found) + 1, _MARK.sub("", text), mark is not None))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
@@ -58,7 +59,8 @@ def number(value: Any, name: str) -> float:
         ArgumentTypeError: something else, such as a complex number or a string.
         ArgumentError: an integer beyond float64's range.
         ShapeError: an array of several elements.
-        UnsupportedError: an array in a GPU's memory, which could not be read without waiting for the GPU.
+        UnsupportedError: an array in a GPU's memory, which could not be read without waiting for the GPU, or a tensor
+            whose gradient would be lost.
     """
     if _is_array(value):
         value = _only_element(value, name)
@@ -111,10 +113,14 @@ def _only_element(value: Any, name: str) -> Any:
             f"{name}: got shape {shape}; it is one number for the whole operand, such as {name}=0.5; those of rows or "
             f"columns are an operand: epilogue=lambda acc, s: acc * s, s={name}"
         )
-    if on_gpu:
-        read_by_kernel = (
-            "" if name == "beta" else f", or have the kernel read it: epilogue=lambda acc, s: acc * s, s={name}"
+    operand = "" if name == "beta" else "epilogue=lambda acc, s: acc * s, s=" + name
+    if getattr(value, "requires_grad", False) and sys.modules["torch"].is_grad_enabled():
+        raise UnsupportedError(
+            f"{name}: requires a gradient, and none is recorded for {name}, which is read on the host: give "
+            f"{name}.detach(){operand and f', or make it an operand: {operand}'}"
         )
+    if on_gpu:
+        read_by_kernel = operand and f", or have the kernel read it: {operand}"
         raise UnsupportedError(
             f"{name}: it is in a GPU's memory; {name} is read on the host when the launch is queued: "
             f"give {name}=float({name}), once, where waiting for the GPU does no harm{read_by_kernel}"

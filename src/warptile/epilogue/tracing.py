@@ -443,6 +443,12 @@ def operand_names(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(each.name for each in _operands(function))
 
 
+def _ours(function: Any) -> str:
+    """warptile's function of the name of a function or module of a framework, such as torch.relu; empty if none."""
+    name = getattr(function, "__name__", type(function).__name__).lower()
+    return f"epilogue=warptile.{name}" if name in OPERATIONS else ""
+
+
 def _operands(function: Callable[..., Any]) -> list[inspect.Parameter]:
     example = "epilogue=lambda acc, bias: acc + bias, bias=bias"
     if not callable(function):
@@ -454,10 +460,14 @@ def _operands(function: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        raise EpilogueError(f"epilogue: the parameters of {function!r} cannot be found; write {example}") from None
+        shown = getattr(function, "__name__", repr(function))
+        raise EpilogueError(
+            f"epilogue: {shown} is no function of Python's, and its parameters cannot be found; write "
+            f"{_ours(function) or example}"
+        ) from None
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     if not parameters or parameters[0].kind not in (kinds[0], inspect.Parameter.POSITIONAL_ONLY):
-        raise EpilogueError(f"epilogue: its first parameter is the accumulator, such as {example}")
+        raise EpilogueError(f"epilogue: its first parameter is the accumulator, such as {_ours(function) or example}")
     for each in parameters[1:]:
         if each.kind not in kinds:
             raise EpilogueError(f"epilogue: its operands have names; {each} has none: write {example}")

@@ -10,7 +10,7 @@ import torch
 
 from warptile.api import matmul
 from warptile.arrays.quantized_weights import QuantizedWeights, quantize
-from warptile.errors import ShapeError
+from warptile.errors import ArgumentTypeError, ShapeError
 from warptile.linear_call import linear
 
 FIELDS = ("shape", "dtype", "bits", "group_size", "zero_point")
@@ -34,6 +34,11 @@ class QuantizedLinear(torch.nn.Module):
 
     def __init__(self, weights: QuantizedWeights, bias: torch.Tensor | None = None) -> None:
         super().__init__()
+        if not isinstance(weights, QuantizedWeights):
+            raise ArgumentTypeError(
+                f"weights: got {type(weights).__name__}; it takes what quantize makes, such as "
+                f"QuantizedLinear(warptile.quantize(linear.weight.detach())), or QuantizedLinear.from_linear(linear)"
+            )
         self.out_features, self.in_features = weights.shape
         if bias is not None and tuple(bias.shape) != (self.out_features,):
             raise ShapeError(f"bias: got shape {tuple(bias.shape)}; it has the shape {(self.out_features,)}")

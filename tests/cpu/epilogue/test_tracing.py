@@ -57,6 +57,8 @@ def branches(acc):
         (lambda acc, beta: acc + beta, {}, "operand 'beta' has the name of an argument of matmul"),
         (lambda *values: values[0], {}, "its first parameter is the accumulator"),
         (lambda acc, *rest: acc, {}, r"its operands have names; \*rest has none"),
+        (math.exp, {}, "is no number: in place of math.exp"),
+        (type("ReLU", (), {"__call__": lambda self, *args: 0})(), {}, "accumulator, such as epilogue=warptile.relu$"),
         ("relu", {}, "got str; it takes a function of the accumulator"),
         (lambda acc: wt.per_block(acc, 2, 2), {}, "per_block takes an operand of the epilogue itself"),
         (lambda acc: wt.dropout(acc, 0.5, 7), {}, "the seed is an operand of the epilogue"),

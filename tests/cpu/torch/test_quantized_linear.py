@@ -75,3 +75,8 @@ def test_a_moved_module_has_moved_weights():
 def test_bias_of_another_shape_is_refused():
     with pytest.raises(wt.ShapeError, match="bias"):
         warptile.torch.QuantizedLinear(layer().weights, torch.zeros(3))
+
+
+def test_a_layer_in_the_place_of_weights_is_refused():
+    with pytest.raises(wt.ArgumentTypeError, match=r"weights: got Linear; .* QuantizedLinear.from_linear\(linear\)"):
+        warptile.torch.QuantizedLinear(nn.Linear(8, 4))

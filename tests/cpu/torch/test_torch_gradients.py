@@ -171,6 +171,17 @@ def test_what_records_no_gradient_says_what_does(quick):
         wt.matmul(a, b, alpa=2)
 
 
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+def test_a_factor_whose_gradient_would_be_lost_is_refused(quick, name):
+    a, b, factor = drawn(5, 7, grad=False), drawn(7, 3, grad=False), torch.tensor(2.0, requires_grad=True)
+    with pytest.raises(wt.UnsupportedError, match=rf"{name}: requires a gradient, .*: give {name}.detach\(\)"):
+        wt.matmul(a, b, drawn(3, grad=False), **{name: factor})
+    with torch.no_grad():
+        wt.matmul(a, b, drawn(3, grad=False), **{name: factor})
+    wt.matmul(a, b, epilogue=lambda acc, s: acc * s, s=factor).sum().backward()
+    assert factor.grad is not None
+
+
 def test_arrays_of_two_frameworks_are_refused_with_a_sentence(quick):
     weights, array = drawn(5, 2), np.ones((3, 5))
     with pytest.raises(wt.UnsupportedError, match=r"b\.detach\(\)"):

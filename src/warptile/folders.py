@@ -19,7 +19,7 @@ def user_folder(kind: Literal["cache", "data"]) -> Path:
     """
     chosen = os.environ.get(CHOSEN)
     if chosen:
-        return Path(chosen)
+        return Path(os.path.expanduser(chosen))  # files of settings have "~" as it is
     import platformdirs
 
     try:

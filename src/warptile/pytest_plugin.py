@@ -30,7 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Declare the marker, and refuse options that no test could run under.
+
+    Raises:
+        pytest.UsageError: an unknown schedule or architecture.
+    """
+    _check_options(config)
     config.addinivalue_line(
         "markers",
         f"{MARKER}({', '.join(_KEYWORDS)}): how the kernels of a test are emulated, by the keywords of "
@@ -38,9 +43,30 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+def _schedules(config: pytest.Config) -> list[str]:
+    return [each.strip() for each in config.getoption("--warptile-schedules").split(",") if each.strip()]
+
+
+def _check_options(config: pytest.Config) -> None:
+    schedules, arch = _schedules(config), config.getoption("--warptile-arch")
+    if not schedules and arch is None:
+        return
+    from warptile.arch import arch as arch_named
+    from warptile.emulator.async_ops.cp_async import check_schedule
+    from warptile.errors import UnsupportedError
+
+    try:
+        for each in schedules:
+            check_schedule(each)
+        if arch is not None:
+            arch_named(arch)
+    except UnsupportedError as error:
+        raise pytest.UsageError(f"--warptile-{error}") from None
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test for each schedule, where several are wanted."""
-    schedules = [each.strip() for each in metafunc.config.getoption("--warptile-schedules").split(",") if each.strip()]
+    schedules = _schedules(metafunc.config)
     if FIXTURE in metafunc.fixturenames and schedules:
         metafunc.parametrize(FIXTURE, schedules, indirect=True)
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from warptile.arch import REFERENCE_ARCH
+from warptile.arch import ARCHES, REFERENCE_ARCH
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView, Shape
 from warptile.codegen.nvrtc import CompiledKernel, CompiledPtx
@@ -284,7 +284,7 @@ def choose_backend(requested: str | None, *operands: Located) -> Backend:
     ``WARPTILE_BACKEND`` stands in for a missing request; ``WARPTILE_ARCH`` is the architecture that the emulator takes.
 
     Raises:
-        UnsupportedError: no such backend.
+        UnsupportedError: no such backend, or no such architecture in ``WARPTILE_ARCH``.
         NoDeviceError: ``"gpu"`` and there is none.
         LayoutError: operands in a GPU's memory and the emulator asked for.
     """
@@ -310,12 +310,25 @@ def choose_backend(requested: str | None, *operands: Located) -> Backend:
         name = "gpu" if on_device is not None or has_gpu() else "emulator"
         _say(name)
     if name == "emulator":
-        return EmulatorBackend(os.environ.get("WARPTILE_ARCH") or REFERENCE_ARCH)
+        arch = os.environ.get("WARPTILE_ARCH") or REFERENCE_ARCH
+        if arch not in ARCHES:
+            raise UnsupportedError(
+                f"WARPTILE_ARCH: got {arch!r}; it takes {', '.join(ARCHES)}, such as {REFERENCE_ARCH}"
+            )
+        return EmulatorBackend(arch)
     return GpuBackend(on_device.device if on_device else None)
 
 
-@lru_cache(maxsize=2)
+_SAID: dict[str, object] = {}
+"""Backends that were taken by default, each with what the call holds that says so."""
+
+
 def _say(name: str) -> None:
+    if name in _SAID:
+        return
+    mine = object()
+    if _SAID.setdefault(name, mine) is not mine:  # of threads that begin together one says it
+        return
     if name == "gpu":
         _log.info("running on the GPU")
     else:

@@ -369,7 +369,14 @@ def test_a_configuration_is_used():
 def no_gpu(monkeypatch):
     monkeypatch.setattr(execute, "has_gpu", lambda: False)
     monkeypatch.delenv("WARPTILE_BACKEND", raising=False)
-    execute._say.cache_clear()
+    monkeypatch.setattr(execute, "_SAID", {})
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_an_unknown_architecture_of_the_environment_is_told(monkeypatch):
+    monkeypatch.setenv("WARPTILE_ARCH", "sm_1")
+    with pytest.raises(wt.UnsupportedError, match=r"WARPTILE_ARCH: got 'sm_1'; it takes .* such as sm_90a"):
+        execute.choose_backend(None)
 
 
 @pytest.mark.usefixtures("no_gpu")
@@ -380,6 +387,22 @@ def test_without_a_gpu_the_emulator_is_taken_and_said_once(caplog):
     assert [record.getMessage() for record in caplog.records if record.name == "warptile"] == [
         "no GPU: kernels run on the emulator, which checks and counts but is slow"
     ]
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_threads_that_begin_together_say_it_once(caplog):
+    together = threading.Barrier(16)
+
+    def choose():
+        together.wait()
+        execute.choose_backend(None)
+
+    threads = [threading.Thread(target=choose) for _ in range(16)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert [record.name for record in caplog.records].count("warptile") == 1
 
 
 @pytest.mark.usefixtures("no_gpu")

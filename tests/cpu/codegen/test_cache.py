@@ -323,6 +323,9 @@ def test_the_folder_is_looked_up_at_each_use(tmp_path, monkeypatch):
     assert cache.get(KEY) is None
     monkeypatch.setenv("WARPTILE_CACHE_DIR", str(tmp_path / "first"))
     assert cache.get(KEY) is not None
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("WARPTILE_CACHE_DIR", "~/first")
+    assert cache.get(KEY) is not None
     monkeypatch.delenv("WARPTILE_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert default_folder().name == "warptile"

@@ -70,6 +70,20 @@ def test_the_fixture(tmp_path):
     assert "got modle; it takes keywords: arch, schedule, explore, checks" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--warptile-schedules=latest,random:x", "--warptile-schedule: got 'random:x'; it is latest, earliest or"),
+        ("--warptile-arch=sm_1", "--warptile-arch: got 'sm_1'; warptile knows sm_75, "),
+    ],
+)
+def test_options_that_no_test_could_run_under_end_the_run(option, said, tmp_path):
+    (tmp_path / "test_own.py").write_text("def test_own(warptile_emulator):\n    pass\n")
+    done = run_pytest(tmp_path, "-q", option)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert said in done.stdout + done.stderr
+
+
 def test_without_the_fixture_nothing_of_warptile_is_loaded(tmp_path):
     (tmp_path / "test_own.py").write_text("import sys\ndef test_own():\n    assert 'numpy' not in sys.modules\n")
     assert run_pytest(tmp_path, "-q").returncode == 0

@@ -41,7 +41,10 @@ GPU = _Gpu("name", lambda: tuple(GPUS), listed=True)
 @click.option("-n", type=click.IntRange(1), help="Columns of B and D.")
 @click.option("-k", type=click.IntRange(1), help="Columns of A, rows of B.")
 @click.option("--list", "listed", is_flag=True, help="Print the figures of the GPUs with their sources.")
-@click.option("--derive", is_flag=True, help="Print where T0's 4, 128 and 224 FLOP/byte come from.")
+@click.option(
+    "--derive", is_flag=True,
+    help='Print where 4, 128 and 224 FLOP/byte of the article "Tensor cores I: the WMMA GEMM" come from.',
+)  # fmt: skip
 @click.option("--plot", type=FILE_TO_WRITE, help="Rungs: write an SVG picture as well.")
 @click.option("--ascii", "in_ascii", is_flag=True, help="Draw with ASCII characters alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

@@ -31,6 +31,10 @@ HOLE, ANSWER = "HOLE", "ANSWER"
 _MARK = re.compile(rf"\s*// ({HOLE}|{ANSWER})$")
 _OPERAND = r"(?:\{[^}]*\}|\[[^\]]*\]|%[\w.]+|-?\d+)"
 _OPERANDS = re.compile(rf"\b([a-z]\w*\.[\w.:]+) {_OPERAND}(?:, {_OPERAND})*")
+_COMPILER_ERROR = re.compile(r"^kernel\.cu\((\d+)\): (?:catastrophic )?error: (.*)$", re.M)
+MOST_ERRORS = 5
+"""Errors of the compiler that are told: those behind often follow from the first."""
+
 _NAMED = re.compile(r"^// warptile exercise: ([\w-]+)", re.M)
 
 
@@ -172,13 +176,24 @@ def check(text: str, schedule: str = "latest") -> CheckOutcome:
         spec = LaunchSpec(entry, (n // of.tile[1], m // of.tile[0], 1), (of.threads, 1, 1), arguments)
         access = {"D": Access(writes=True, complete=Rows(m, n, 4, 4 * n))}
         report = emulate(parse(ptx), spec, {"A": a, "B": stored, "D": d}, accesses=access, arch=ARCH, schedule=schedule)
-    except (EmulationError, CompileError) as error:
+    except CompileError as error:
+        return _not_compiled(of, error)
+    except EmulationError as error:
         return CheckOutcome(of, False, f"{type(error).__name__}: {_plain(str(error))}", _place(error))
     expected = a.astype(np.float64) @ b.astype(np.float64)
     wrong = _difference(d, expected)
     gates = tuple((gate, report.counters[gate.counter], gate.holds(report.counters[gate.counter])) for gate in of.gates)
     passed = not wrong and all(holds for *_, holds in gates)
     return CheckOutcome(of, passed, wrong=wrong, gates=gates, lines=_conflicts(report))
+
+
+def _not_compiled(of: Exercise, error: CompileError) -> CheckOutcome:
+    """What is said of a file that the compiler refuses: its errors, by the lines of the file."""
+    found = _COMPILER_ERROR.findall(error.log)
+    if not found:
+        return CheckOutcome(of, False, f"it does not compile: {error.log.strip() or error}")
+    more = "".join(f"\nline {line}: {text}" for line, text in found[1:MOST_ERRORS])
+    return CheckOutcome(of, False, f"it does not compile: {found[0][1]}{more}", f"line {found[0][0]}")
 
 
 def _difference(d: NDArray[np.float32], expected: NDArray[np.float64]) -> str:

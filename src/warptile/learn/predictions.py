@@ -50,7 +50,8 @@ class PredictedNumber:
     def shown(self) -> str:
         """The number with its unit."""
         figure = f"{self.value:,.0f}" if self.value >= 100 or self.value == int(self.value) else f"{self.value:.2g}"
-        return f"{figure} {self.unit}"
+        unit = self.unit.removesuffix("s") if figure == "1" and self.unit.islower() else self.unit
+        return f"{figure} {unit}".rstrip()
 
     def holds(self, guess: float) -> bool:
         """Whether a guess counts as right."""

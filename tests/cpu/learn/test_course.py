@@ -64,6 +64,8 @@ def test_a_guess_counts_within_a_factor():
     answer = PredictedNumber(10, "clocks", "why", 2.0)
     assert [answer.holds(guess) for guess in (4.9, 5, 10, 20, 20.1, 0)] == [False, True, True, True, False, False]
     assert answer.shown == "10 clocks"
+    assert PredictedNumber(1, "clocks", "").shown == "1 clock"
+    assert PredictedNumber(6, "", "").shown == "6"
 
 
 NAIVE = ("wmma-naive", 2048, "float32")
@@ -139,7 +141,7 @@ def test_the_quiz_asks_shows_and_counts(monkeypatch, capsys):
     assert run(["learn", "quiz", "8"]) == 0
     out = capsys.readouterr().out
     assert "Right: 8 wavefronts" in out
-    assert "Not quite: 1 wavefronts" in out
+    assert "Not quite: 1 wavefront." in out
     assert out.endswith("2 of 3 right\n")
 
 

@@ -83,13 +83,26 @@ def test_a_wrong_answer_is_told_by_element_and_counter():
 
 def test_what_does_not_compile_says_so():
     outcome = check(EXERCISES["swizzle"].text(ANSWER).replace("chunk ^ (row & 7);", "chunk ^ rwo;"))
-    assert outcome.error.startswith("CompileError")
+    assert outcome.error.startswith("it does not compile: ")
     assert "rwo" in outcome.error
 
 
 def test_a_file_of_no_exercise_is_refused():
     with pytest.raises(ArgumentError, match=r"no line like '// warptile exercise: swizzle'.*warptile learn start"):
         check("__global__ void gemm() {}")
+
+
+def test_a_file_that_does_not_compile_is_told_by_its_lines(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run(["learn", "start", "swizzle"]) == 0
+    path = tmp_path / "swizzle.cu"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:4], "__device__ int x = y;", *lines[4:], "__device__ int z = w;"]))
+    capsys.readouterr()
+    assert run(["learn", "check", "swizzle.cu"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == 'swizzle.cu, line 5: it does not compile: identifier "y" is undefined'
+    assert said[1] == f'line {len(lines) + 2}: identifier "w" is undefined'
 
 
 def test_from_start_to_passed(tmp_path, monkeypatch, capsys):

@@ -608,6 +608,10 @@ class MatmulPlan:
         lines += [f"copy       {sentence}" for sentence in self.copies]
         return "\n".join(lines)
 
+    def __repr__(self) -> str:
+        rung = f", by {self.plan.rung.name}" if isinstance(self.plan, Plan) else ""
+        return f"<plan of {self.plan.explain().splitlines()[0]}{rung}; print(plan.explain()) says why>"
+
     def __call__(self, a: Any, b: Any, /, c: Any = None, *, out: Any = None, **epilogue_tensors: Any) -> Any:
         """Multiply arrays like those that the plan was made for.
 

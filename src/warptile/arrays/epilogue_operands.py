@@ -163,7 +163,10 @@ def epilogue_operands(
     if any(reductions):
         check_matrices(vectors)
         if outs:
-            raise EpilogueError("out: an epilogue with reductions makes its own outputs; leave out= away")
+            raise EpilogueError(
+                f"out: got {1 + len(outs)} arrays; where rows or columns are reduced, as for amax, further outputs are "
+                f"made by the call: give the array of the result alone, as in out=d"
+            )
     made = [
         _further(value, index, like, batch, (m, n), vectors, types[index - 1]) for index, value in enumerate(outs, 1)
     ]

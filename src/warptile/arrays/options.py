@@ -69,7 +69,8 @@ def number(value: Any, name: str) -> float:
     whole = _whole(value)
     found = _real(value) if whole is None else whole
     if found is None:
-        raise ArgumentTypeError(f"{name}: got {value!r}; it takes a real number, such as {name}=0.5")
+        arrays = f", or an array, such as {name}=numpy.ones(4, 'float32')" if name.startswith("scale_") else ""
+        raise ArgumentTypeError(f"{name}: got {value!r}; it takes a real number, such as {name}=0.5{arrays}")
     try:
         float(found)
     except OverflowError:

@@ -105,10 +105,17 @@ class KernelReport:
         """The findings alone, as `print` shows them."""
         return "\n".join(line for each in self.findings for line in (*self._finding(each), "")).rstrip()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        return f"<report of {self._launch()}; findings: {self.verdict}; print(report) shows it>"
+
+    def _launch(self) -> str:
+        """The kernel and its launch in a line."""
         size = f"grid {_extent(self.spec.grid)}, block {_extent(self.spec.block)}"
         size += f", cluster {_extent(self.spec.cluster)}" if self.spec.cluster != (1, 1, 1) else ""
-        said = [*_wrapped(f"{self.name}: {size}, emulated as {self.arch}", "")]
+        return f"{self.name}: {size}, emulated as {self.arch}"
+
+    def __str__(self) -> str:
+        said = [*_wrapped(self._launch(), "")]
         if self.output:
             said += ["", "printed:", *(f"  {line}" for line in self.output.splitlines())]
         for each in self.findings:

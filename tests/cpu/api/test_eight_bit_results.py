@@ -223,7 +223,7 @@ A, B = np.ones((8, 16), E4M3), np.ones((16, 24), E4M3)
     [
         ({"scale_d": np.ones(5, np.float32)}, wt.ShapeError, r"scale_d: got shape \(5,\); .* \(8, 1\) .* \(24,\)"),
         ({"scale_d": np.ones(8, np.float32)}, wt.ShapeError, r"one for each row \(8, 1\)"),
-        ({"scale_d": "2"}, wt.ArgumentTypeError, "scale_d"),
+        ({"scale_d": "2"}, wt.ArgumentTypeError, r"scale_d: got .2.; .* or an array, such as scale_d=numpy.ones\("),
         ({"amax": 2}, wt.ArgumentTypeError, "amax: got 2"),
         ({"accumulate": "float16"}, wt.DTypeError, "made of float32 sums: leave accumulate out"),
         ({"c": np.ones((8, 24), np.float32)}, wt.DTypeError, "with scale_d=1 it is added in its own"),

@@ -362,6 +362,25 @@ def test_a_configuration_is_used():
     assert_product(plan(drawn(8, 8), drawn(8, 8)), drawn(8, 8), drawn(8, 8))
 
 
+@pytest.mark.parametrize(
+    ("m", "options", "said"),
+    [
+        (
+            8,
+            {"rung": "simt-naive"},
+            "D[8, 8] = A[8, 8] @ B[8, 8], float32 -> float32, accumulated in float32, by simt-",
+        ),
+        (0, {}, "D has shape (0, 8) and no element"),
+        (8, {"alpha": 0}, "D[8, 8] = 0, float32"),
+    ],
+)
+def test_a_plan_shows_itself_in_a_line(m, options, said):
+    shown = repr(wt.plan(drawn(m, 8), drawn(8, 8), backend="emulator", **options))
+    assert shown.startswith(f"<plan of {said}")
+    assert shown.endswith("; print(plan.explain()) says why>")
+    assert len(shown) < 160
+
+
 # --- backends --------------------------------------------------------------------------------------------------------
 
 

@@ -185,7 +185,7 @@ def test_vectors_and_out_are_refused():
     with pytest.raises(wt.EpilogueError, match=re.escape("give a.reshape(1, -1)")):
         wt.matmul(drawn(16), drawn(16, 12), epilogue=summed)
     outputs = np.empty((8, 12), "float16"), np.empty(8, "float32")
-    with pytest.raises(wt.EpilogueError, match=re.escape("leave out= away")):
+    with pytest.raises(wt.EpilogueError, match=re.escape("give the array of the result alone, as in out=d")):
         wt.matmul(drawn(8, 16), drawn(16, 12), epilogue=summed, out=outputs)
 
 

@@ -137,3 +137,10 @@ def test_explore_finds_what_depends_on_the_order_of_blocks_and_says_how_to_repla
     assert checks(schedule=quiet, explore=0) == []
     with pytest.raises(wt.ArgumentError, match="explore: got -1"):
         wt.kernel(UNLOCKED, explore=-1)
+
+
+def test_a_report_shows_itself_in_a_line():
+    report = wt.kernel("__global__ void f(int* x) { x[threadIdx.x] = 1; }", backend="emulator")[1, 8](np.zeros(4, "i4"))
+    assert repr(report) == (
+        f"<report of f: grid 1, block 8, emulated as {report.arch}; findings: 1 error; print(report) shows it>"
+    )

@@ -272,7 +272,9 @@ class Scheduler:
         chosen = np.broadcast_to(index(active), active.count)
         if int(chosen.max()) >= len(targets):
             raise IllegalAddress(
-                f"{step.instruction}: index {int(chosen.max())} of {len(targets)} targets", **self._where(step)
+                f"{step.instruction}: index {int(chosen.max())} of {len(targets)} targets",
+                fix="compare the index with the number of targets",
+                **self._where(step),
             )
         return self._scatter(active, targets[chosen])
 
@@ -292,7 +294,11 @@ class Scheduler:
         addresses = np.broadcast_to(plan.address(active), active.count)
         targets = np.array([plan.starts.get(int(a), -1) for a in addresses], dtype=np.int64)
         if (targets < 0).any():
-            raise IllegalAddress(f"{step.instruction}: the pointer is no function's address", **self._where(step))
+            raise IllegalAddress(
+                f"{step.instruction}: the pointer is no function's address",
+                fix="take the function's address in device code, or copy it from a __device__ variable",
+                **self._where(step),
+            )
         for target in np.unique(targets).tolist():
             self._enter(plan, target, position, active.where(targets == target))
         return self._scatter(active, targets)

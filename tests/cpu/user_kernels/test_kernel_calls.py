@@ -107,12 +107,18 @@ def test_bytes_around_a_view_belong_to_nobody(by):
         report.raise_if_found()
 
 
+def test_a_null_pointer_is_told():
+    report = kernel("plain")[1, 16](None, 1, 1.0)
+    assert "fix: give the kernel an array: the pointer is null" in str(report)
+
+
 def test_a_read_only_array_is_not_written():
     x = FLOATS.copy()
     x.flags.writeable = False
     report = kernel("plain")[1, 16](x, 1, 1.0)
     with pytest.raises(IllegalAddress, match="arg0"):
         report.raise_if_found()
+    assert "fix: give the kernel memory that it may write" in str(report)
     assert x.tolist() == FLOATS.tolist()
 
 

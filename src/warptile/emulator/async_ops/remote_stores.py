@@ -107,6 +107,7 @@ class RemoteStores:
                 "ends without having waited for it by its mbarrier, and may be gone when the store comes",
                 kernel=memory.kernel,
                 location=store.instruction.location,
+                fix="let the CTA that owns the memory wait for the store by its mbarrier before it ends",
             )
 
     def _land(self, store: RemoteStore) -> None:

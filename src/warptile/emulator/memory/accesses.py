@@ -42,6 +42,8 @@ GLOBAL_BASE = 0x7F00_0000_0000
 SHARED_WINDOW = 0x7E00_0000_0000
 LOCAL_WINDOW = 0x7D00_0000_0000
 WINDOW_BYTES = 1 << 32
+NEAR_NULL = 1 << 16
+"""Addresses below are told to be of a null pointer, perhaps with an index."""
 
 
 LOADS = frozenset({"ld", "ldu", "ldmatrix", "wmma", "wgmma"})
@@ -351,7 +353,9 @@ class Memory:
         for target in targets:
             if not target.writable:
                 raise IllegalAddress(
-                    f"{instruction.text}: writes {target.name}, which is read-only", **self._where(instruction)
+                    f"{instruction.text}: writes {target.name}, which is read-only",
+                    fix="give the kernel memory that it may write, or write to another buffer",
+                    **self._where(instruction),
                 )
             if words is not None and self.writers is not None and self.writers.follow(target.name):
                 inside = (offsets >= target.start) & (offsets < target.start + target.size)
@@ -412,7 +416,9 @@ class Memory:
         value = int(offsets[bad].flat[0])
         home = where.nearest(value) if isinstance(where, GlobalSpace) else None
         gone = where.freed_around(value) if isinstance(where, GlobalSpace) else None
+        fix = ""
         if gone is not None:
+            fix = "use memory before it is freed"
             place = f"{size} bytes at {gone.name}+{value - gone.start}, but {gone.name} has been freed"
         elif home is not None and value < home.start:
             place = f"{size} bytes at {home.name}-{home.start - value}, before {home.name} begins"
@@ -420,8 +426,11 @@ class Memory:
             place = f"{size} bytes at {home.name}+{value - home.start}, but {home.name} has {home.size} bytes"
         else:
             place = f"{size} bytes at {value + GLOBAL_BASE:#x}, which lies in no buffer"
+            if isinstance(where, GlobalSpace) and 0 <= value + GLOBAL_BASE < NEAR_NULL:
+                fix = "give the kernel an array: the pointer is null"
         raise IllegalAddress(
             f"{instruction.text}: {self._thread_of(active, offsets, bad)} accesses {place}",
+            fix=fix,
             **self._where(instruction),
         )
 

@@ -80,6 +80,7 @@ class ClusterSharedMemory:
             raise IllegalAddress(
                 f"{instruction.text}: {self._thread(active, bad)} asks for the memory of rank {chosen[bad]} of its "
                 f"cluster, which has {ctas} CTA{'s' if ctas > 1 else ''}",
+                fix="ask for ranks below the number of CTAs of the cluster, or launch larger clusters",
                 **self._where(instruction),
             )
         self._exist(instruction, active, addresses, self.owners(active.lanes, addresses))

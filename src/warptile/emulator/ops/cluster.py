@@ -103,6 +103,7 @@ def _shared_source(
                 "generic address of shared memory",
                 kernel=memory.kernel,
                 location=instruction.location,
+                fix="give it the address of a __shared__ variable",
             )
         return addresses - SHARED_WINDOW
 

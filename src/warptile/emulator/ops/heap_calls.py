@@ -62,6 +62,7 @@ def release(instruction: Instruction, machine: Machine, read: Source) -> Callabl
                     f"{instruction.text}: {machine.memory.thread(lane)} frees {address:#x}, {_said(space, offset)}",
                     kernel=machine.kernel,
                     location=instruction.location,
+                    fix="free each block once, by the pointer that malloc gave",
                 )
             if machine.memory.races is not None:
                 machine.memory.races.freed(instruction, lane, block.buffer)

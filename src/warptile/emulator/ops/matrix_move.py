@@ -68,6 +68,7 @@ class _Rows:
                     "which is not in shared memory",
                     kernel=self.machine.kernel,
                     location=self.instruction.location,
+                    fix="give it an address of shared memory, such as __cvta_generic_to_shared(&tile[row][column])",
                 )
             addresses = addresses - SHARED_WINDOW
         return active, addresses

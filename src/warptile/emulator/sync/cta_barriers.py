@@ -59,7 +59,10 @@ class CtaBarriers:
             return position + 1, active
         identifiers = np.broadcast_to(barrier.identifier(active), active.count)
         if int(identifiers.max()) > 15:
-            raise IllegalAddress(f"{step.instruction}: barrier {int(identifiers.max())} of 16", **self._where(step))
+            raise IllegalAddress(
+                f"{step.instruction}: barrier {int(identifiers.max())} of 16", fix="barriers are numbered from 0 to 15",
+                **self._where(step),
+            )  # fmt: skip
         counts = None if barrier.threads is None else np.broadcast_to(barrier.threads(active), active.count)
         predicate = None
         if barrier.predicate is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from warptile.arrays.options import flag
 from warptile.emulator.async_ops.cp_async import check_schedule
 from warptile.errors import ArgumentError, ArgumentTypeError, LayoutError
 from warptile.launch.spec import Dim3, LaunchSpec
@@ -78,7 +79,7 @@ def kernel(
         path, text, entry, arch=arch, options=_options(options), include_folders=_folders(include_folders),
         backend=backend, schedule=schedule,
         explore=seeds_of(explore), checks=checks_of(checks, ignore=ignore, model=model, volatile=volatile),
-        cooperative=cooperative,
+        cooperative=flag(cooperative, "cooperative"),
     )  # fmt: skip
 
 

@@ -74,7 +74,7 @@ def test_a_kernel_is_as_the_table_says(folder):
         ("right", {"finds": ("races", "writes")}, "right: missed: races, writes"),
         ("racy", {"finds": ("writes",), "may_find": ("races",)}, "racy: missed: writes; found besides: races"),
         ("right", {"right": lambda _: False}, "right: wrong result"),
-        ("right", {"entry": "revers"}, "right: refused: ArgumentError: got 'revers'; the file has reverse"),
+        ("right", {"entry": "revers"}, "right: refused: ArgumentError: entry: got 'revers'; the file has reverse"),
         ("right", {"arguments": tuple}, "right: refused: ArgumentError: .*"),
     ],
 )

@@ -153,7 +153,8 @@ def test_operands_that_are_repacked_take_two_launches(gpu, torch):
 def test_matrices_of_a_batch_that_are_misaligned_differently_are_not_bound(gpu, torch):
     """Tensor maps are bound with how far an operand is behind a multiple of 16 bytes: 10 bytes from one matrix to the
     next would give the second launch a misaligned map, a fault that loses the context."""
-    a, b = torch.empty((1, 1, 1, 5), torch.float16), torch.empty((2, 1, 5, 1), torch.float16)
+    backwards = np.zeros((2, 1, 5), np.float16)[::-1]  # no batch for one launch
+    a, b = torch.Tensor(backwards, torch.float16), torch.empty((2, 5, 1), torch.float16)
     for calls in (1, 2):
         wt.matmul(a, b)
         assert len(gpu.prepared) == 2 * calls, "each launch of each call has tensor maps of its own"

@@ -283,7 +283,7 @@ def test_what_is_asked_for_is_left_alone(gpu, torch):
     wt.plan(a, b)(a, b)
     double = torch.empty((64, 64), torch.float64)
     wt.matmul(double, double)
-    stacked = torch.empty((3, 40, 63), torch.bfloat16), torch.empty((3, 63, 24), torch.bfloat16)
+    stacked = torch.empty((2, 3, 40, 63), torch.bfloat16), torch.empty((3, 63, 24), torch.bfloat16)  # two launches
     assert wt.plan(*stacked).apart is not None
     wt.matmul(*stacked)
     import numpy as np

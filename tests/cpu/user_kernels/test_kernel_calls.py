@@ -294,3 +294,8 @@ def test_what_is_no_kernel_launch_struct_or_map(make, said):
 def test_loading_nothing_before_it_is_used():
     code = "import warptile, sys; warptile.kernel; assert not any(m.startswith('warptile.gpu') for m in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_cooperative_is_true_or_false():
+    with pytest.raises(ArgumentTypeError, match=r"cooperative: got 'x'; it takes True or False, such as cooperative="):
+        wt.kernel("__global__ void f(int* y) { y[0] = 1; }", cooperative="x")

@@ -259,6 +259,7 @@ def test_a_float_takes_every_value_that_it_has(by):
         (lambda: kernel("plain", include_folders=["nowhere"]), "there is no folder 'nowhere'"),
         (lambda: kernel("plain", schedule="random:x"), "schedule: got 'random:x'; it is latest, earliest or"),
         (lambda: kernel("plain", schedule=3), "schedule: got 3; it is latest, earliest or"),
+        (lambda: kernel("plain", cooperative="x"), "cooperative: got 'x'; it takes True or False"),
         (lambda: wt.emulated(schedule="late").__enter__(), "schedule: got 'late'; it is latest, earliest or"),
         (lambda: kernel("plain")(FLOATS, 1, 1.0), r"called without grid and block; .* kernel\[\(8, 4\), 128\]"),
         (lambda: kernel("plain")[1, 1](x=FLOATS), r"got x=; .* give arguments in order, such as kernel\["),
@@ -294,8 +295,3 @@ def test_what_is_no_kernel_launch_struct_or_map(make, said):
 def test_loading_nothing_before_it_is_used():
     code = "import warptile, sys; warptile.kernel; assert not any(m.startswith('warptile.gpu') for m in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_cooperative_is_true_or_false():
-    with pytest.raises(ArgumentTypeError, match=r"cooperative: got 'x'; it takes True or False, such as cooperative="):
-        wt.kernel("__global__ void f(int* y) { y[0] = 1; }", cooperative="x")

@@ -16,6 +16,18 @@ from click.testing import CliRunner
 from covering import examples
 from recorded import environment, survey_record
 from warptile.bench.campaign import problem_survey
+from warptile.bench.campaign.drawn_problems import (
+    FEWEST_FLOPS,
+    KINDS,
+    MOST_BATCH,
+    MOST_BYTES,
+    MOST_FEW_COLUMNS,
+    MOST_FLOPS,
+    MOST_SHORT_K,
+    SHAPES,
+    Selection,
+    drawn,
+)
 from warptile.bench.campaign.problem_survey import (
     ALONG_BOTH,
     BEST,
@@ -23,27 +35,17 @@ from warptile.bench.campaign.problem_survey import (
     CLUSTERED,
     EIGHTS,
     FAR,
-    FEWEST_FLOPS,
     IN_TURNS,
-    KINDS,
-    MOST_BATCH,
-    MOST_BYTES,
-    MOST_FEW_COLUMNS,
-    MOST_FLOPS,
-    MOST_SHORT_K,
     NEAR,
     ONE_CONSUMER,
     PING_PONG,
-    SHAPES,
     SMALL_CLUSTERED,
     SMALL_SPLIT,
     SPLIT_CLUSTERED,
     STREAMED,
     SWAPPED_WIDE,
-    Selection,
     configurations,
     described,
-    drawn,
     journal,
     record_of,
 )

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.bench.campaign.problem_survey import Selection, drawn
+from warptile.bench.campaign.drawn_problems import Selection, drawn
 from warptile.device import CLUSTERED_ON_AN_H100, KNOWN, REFERENCE, DeviceLimits
 from warptile.problem import Problem
 from warptile.rungs.wgmma.final import illegal_on

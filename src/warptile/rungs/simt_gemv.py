@@ -134,9 +134,8 @@ class SimtGemv(SimtRung):
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
-        reason = operand_reason(problem, self.dtypes, a_layouts=("row", "col"), batches=True) or swap_reason(
-            config, KEYS
-        )
+        reason = operand_reason(problem, self.dtypes, a_layouts=("row", "col"), batches=True)
+        reason = reason or swap_reason(config, KEYS)
         if reason is not None:
             return reason
         as_seen = seen(problem, config[SWAP])
@@ -164,10 +163,9 @@ class SimtGemv(SimtRung):
         instructions in proportion to SMs."""
         problem = seen(problem, config[SWAP])
         splits, bytes_ = config["SPLITS"], problem.a.dtype.bits // 8
-        moved = (problem.n + problem.m) * problem.k * problem.batch * bytes_
-        moved += (
-            problem.m * problem.n * problem.batch * problem.d.dtype.bits // 8 * (2 if problem.reads_matrix_c else 1)
-        )
+        moved = (problem.n + problem.m) * problem.k * bytes_
+        moved += problem.m * problem.n * problem.d.dtype.bits // 8 * (2 if problem.reads_matrix_c else 1)
+        moved *= problem.batch
         of_row = FURTHER_ROW[problem.b.major, 4 if bytes_ >= 4 else 2]
         further = (max(of_row, BY_COLUMNS) if _along_k_in_b_alone(problem) else of_row) * (problem.m - 1)
         at_once = max(1, THREADS_OF_SM // self.threads(config)) * device.sms

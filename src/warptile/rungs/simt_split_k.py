@@ -86,9 +86,8 @@ class SimtSplitK(RankedRung, SimtWarptile):
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
-        reason = operand_reason(problem, self.dtypes, a_layouts=("row", "col"), batches=True) or swap_reason(
-            config, KEYS
-        )
+        reason = operand_reason(problem, self.dtypes, a_layouts=("row", "col"), batches=True)
+        reason = reason or swap_reason(config, KEYS)
         if reason is not None:
             return reason
         as_seen, splits = seen(problem, config[SWAP]), config["SPLITS"]

@@ -415,6 +415,17 @@ def test_heads_of_attention_are_one_launch_for_each_sequence(launches):
     assert_batch(launches, q, k.swapaxes(2, 3), expected_launches=2)
 
 
+@pytest.mark.parametrize("axis", [-1, -2, (-2, -1), None])
+@pytest.mark.parametrize("name", ["float32", "float16"])
+def test_what_an_epilogue_reduces_of_a_batch_of_several_launches(name, axis):
+    whole_numbers = np.random.default_rng(0).integers(-3, 4, (2, 2, 9, 3, 8)).astype(name)
+    q, k = (each.swapaxes(1, 2) for each in whole_numbers)
+    d, largest = wt.matmul(q, k.swapaxes(2, 3), epilogue=lambda acc: (acc, acc.max(axis=axis)), backend="emulator")
+    expected = q.astype(np.float64) @ k.swapaxes(2, 3).astype(np.float64)
+    assert (d == expected).all()
+    assert (largest == expected.max(axis=axis)).all()
+
+
 @pytest.mark.parametrize("case", alternating(["behind", "apart", "between", "transposed"]))
 def test_misaligned_batches_are_repacked_in_one_launch(launches, case):
     a, b = drawn(3, 40, 33, dtype="float16"), drawn(33, 24, dtype="float16", seed=1)

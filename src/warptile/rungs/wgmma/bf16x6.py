@@ -112,9 +112,8 @@ class WgmmaBf16x6(RankedRung):
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
-        reason = operand_reason(problem, self.dtypes, ("float32",), ("row", "col"), batches=True) or swap_reason(
-            config, KEYS
-        )
+        reason = operand_reason(problem, self.dtypes, ("float32",), ("row", "col"), batches=True)
+        reason = reason or swap_reason(config, KEYS)
         if reason is not None:
             return reason
         if problem.ieee:

@@ -1,6 +1,7 @@
 """Splitting: writing a float32 operand as two float16 slices with scaled lines, before the GEMM that multiplies them.
 
-A line is a row of A or a column of B, along K. What the slices are: `FILE`.
+A line is a row of A or a column of B, along K; those of a batch are numbered one after the other. What the slices are:
+`FILE`.
 """
 
 from __future__ import annotations
@@ -52,16 +53,18 @@ MOST_CTAS = 1056
 
 @dataclass(frozen=True)
 class Split:
-    """How one operand is split.
+    """How one operand is split, or those of a batch.
 
     Attributes:
         source: operand that is read, such as ``"A"``: float32.
-        lines: rows of A, or columns of B.
+        lines: rows of A, or columns of B, in one matrix.
         k: elements of a line.
         line_stride: elements from one line to the next.
         k_stride: elements from one element of a line to the next; this or ``line_stride`` is 1.
         source_alignment_bytes: as `Operand.alignment_bytes` of the source.
         kept: its slices are there already, behind it (`warptile.slicing`): the pass leaves it out.
+        matrices: of the batch; 1 where all share one.
+        matrix_stride: elements from one matrix to the next; 0 where there is one.
     """
 
     source: str
@@ -71,9 +74,22 @@ class Split:
     k_stride: int
     source_alignment_bytes: int
     kept: bool = False
+    matrices: int = 1
+    matrix_stride: int = 0
 
     def __post_init__(self) -> None:
         assert 1 in (self.line_stride, self.k_stride), self
+        assert self.matrices == 1 or not self.kept, self
+
+    @property
+    def all_lines(self) -> int:
+        """Lines of all matrices."""
+        return self.matrices * self.lines
+
+    @property
+    def matrix_lines(self) -> int:
+        """Lines from one matrix of the batch to the next; 0 where all share one."""
+        return self.lines if self.matrices > 1 else 0
 
     @property
     def target(self) -> str:
@@ -97,7 +113,7 @@ class Split:
 
     @property
     def _lines(self) -> SlicedLines:
-        return SlicedLines(self.lines, self.k)
+        return SlicedLines(self.all_lines, self.k)
 
     @property
     def target_stride(self) -> int:
@@ -107,23 +123,23 @@ class Split:
     @property
     def slice_elements(self) -> int:
         """Elements from the high slice to the low one."""
-        return self.lines * self.target_stride
+        return self.all_lines * self.target_stride
 
     @property
     def targets(self) -> tuple[tuple[str, int, Rows], ...]:
         """What the pass writes: name, bytes, and which elements."""
         if self.kept:
             return ()
-        stride_bytes = self.target_stride * SLICE_BYTES
+        lines, stride_bytes = self.all_lines, self.target_stride * SLICE_BYTES
         return (
-            (self.target, 2 * self.lines * stride_bytes, Rows(2 * self.lines, self.k, SLICE_BYTES, stride_bytes)),
-            (self.exponents, 4 * self.lines, Rows(1, self.lines, 4, 4 * self.lines)),
+            (self.target, 2 * lines * stride_bytes, Rows(2 * lines, self.k, SLICE_BYTES, stride_bytes)),
+            (self.exponents, 4 * lines, Rows(1, lines, 4, 4 * lines)),
         )
 
     @property
     def moved_bytes(self) -> int:
         """Bytes that are read and written; the second time an operand is read, caches have it."""
-        return 2 * 4 * self.lines * self.k
+        return 2 * 4 * self.all_lines * self.k
 
     def seconds(self, device: Device) -> float:
         """Predicted time, without the launch."""
@@ -147,7 +163,7 @@ class Split:
     @property
     def threads_along(self) -> int:
         """Threads for a contiguous line."""
-        long = self.k >= LONG_LINE or (self.k >= MEDIUM_LINE and self.lines < FEW_LINES)
+        long = self.k >= LONG_LINE or (self.k >= MEDIUM_LINE and self.all_lines < FEW_LINES)
         return THREADS * self.cluster if long else WARP_LANES
 
     @property
@@ -156,15 +172,15 @@ class Split:
         if self.transposed:
             parts = max(1, -(-self.k // PART))
         else:
-            parts = max(1, min(self.k // LONG_LINE, MOST_CTAS // self.lines))
+            parts = max(1, min(self.k // LONG_LINE, MOST_CTAS // self.all_lines))
         return min(MOST_PARTS, 1 << (parts.bit_length() - 1))
 
     @property
     def ctas(self) -> int:
         """CTAs for this operand."""
         if self.transposed:
-            return -(-self.lines // ACROSS_LINES) * self.cluster
-        return -(-self.lines * self.threads_along // THREADS)
+            return self.matrices * -(-self.lines // ACROSS_LINES) * self.cluster
+        return -(-self.all_lines * self.threads_along // THREADS)
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -174,15 +190,17 @@ class Split:
             Pointer(self.target),
             Pointer(self.exponents),
             Scalar("s64", self.lines),
+            Scalar("s64", self.matrices),
             Scalar("s32", self.k),
             Scalar("s64", self.line_stride),
             Scalar("s64", self.k_stride),
+            Scalar("s64", self.matrix_stride),
             Scalar("s64", self.target_stride),
             Scalar("s32", self.threads_along),
         )
 
 
-def split_of(name: str, operand: Operand, lines: int, k: int) -> Split:
+def split_of(name: str, operand: Operand, lines: int, k: int, batch: int = 1) -> Split:
     """How to split an operand of the problem.
 
     Args:
@@ -190,10 +208,15 @@ def split_of(name: str, operand: Operand, lines: int, k: int) -> Split:
         operand: its layout.
         lines: M of A, N of B.
         k: extent along K.
+        batch: matrices of the batch, which may all share one.
     """
     along_k = operand.major == ("row" if name == "A" else "col")
     strides = (operand.leading_dimension, 1) if along_k else (1, operand.leading_dimension)
-    return Split(name, lines, k, *strides, operand.alignment_bytes, operand.sliced)
+    matrices = batch if operand.batch_stride else 1
+    return Split(
+        name, lines, k, *strides, operand.alignment_bytes, operand.sliced, matrices,
+        operand.batch_stride if matrices > 1 else 0,
+    )  # fmt: skip
 
 
 def name_expression(splits: Sequence[Split]) -> str:

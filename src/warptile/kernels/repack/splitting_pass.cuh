@@ -24,17 +24,18 @@ using warptile::CANNOT_SPLIT;
 
 constexpr int THREADS = 256, WARPS = THREADS / 32, WIDTH = 4;
 
-// One operand, as `Split` of warptile/rungs/operand_split.py describes it; strides in elements.
+// One operand, as `Split` of warptile/rungs/operand_split.py describes it; strides in elements. Lines of a batch are
+// numbered one after the other, `lines` in each of `matrices`.
 struct Operand {
     const float* source;
     __half* high;
     int* exponents;
-    long long lines;
+    long long lines, matrices;
     int k;
-    long long line_stride, k_stride, target_stride;
+    long long line_stride, k_stride, matrix_stride, target_stride;
     int along;  // threads for a line that is contiguous: 32, or all of one or more CTAs
 
-    __device__ __forceinline__ __half* low() const { return high + lines * target_stride; }
+    __device__ __forceinline__ __half* low() const { return high + matrices * lines * target_stride; }
 };
 
 // The largest magnitude and the smallest one that is not zero, as the bits of floats: these compare as integers.
@@ -129,8 +130,13 @@ struct ByLines {
         const int threads = min(operand.along, THREADS), warp = threadIdx.x / 32;
         const int thread = part * THREADS + threadIdx.x % threads;
         const long long line = static_cast<long long>(block / parts) * (THREADS / threads) + threadIdx.x / threads;
-        const bool inside = line < operand.lines;
-        const float* const from = operand.source + (inside ? line : 0) * operand.line_stride;
+        const bool inside = line < operand.matrices * operand.lines;
+        const float* from = operand.source;
+        if (inside && operand.matrices > 1) {
+            from += line / operand.lines * operand.matrix_stride + line % operand.lines * operand.line_stride;
+        } else if (inside) {
+            from += line * operand.line_stride;
+        }
         const int k = inside ? operand.k : 0, step = operand.along * WIDTH;
 
         Range range;
@@ -215,16 +221,24 @@ struct Across {
         __shared__ alignas(8) __half slices[2][2][LINES][PITCH];
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, k = operand.k;
         const int parts = warptile::cluster_nctarank(), part = warptile::cluster_ctarank();
-        const long long first = static_cast<long long>(block / parts) * LINES;
-        const int lines = static_cast<int>(max(min(operand.lines - first, static_cast<long long>(LINES)), 0ll));
+        long long matrix = 0, first_of_matrix = block / parts;
+        if (operand.matrices > 1) {
+            const long long blocks = (operand.lines + LINES - 1) / LINES;
+            matrix = first_of_matrix / blocks, first_of_matrix %= blocks;
+        }
+        first_of_matrix *= LINES;
+        const long long first = matrix * operand.lines + first_of_matrix;
+        const long long left_lines = matrix < operand.matrices ? operand.lines - first_of_matrix : 0;
+        const int lines = static_cast<int>(max(min(left_lines, static_cast<long long>(LINES)), 0ll));
         const int extent = ((k + BLOCK - 1) / BLOCK + parts - 1) / parts * BLOCK;
         const int begin = min(part * extent, k), end = min(begin + extent, k);
 
         // This lane's first line and first neighbour along K, among those of the CTA and of a block.
         const int line = lane % QUADS * WIDTH, own = warp * ROWS + lane / QUADS * 2;
         const int count = min(max(lines - line, 0), WIDTH);
-        const float* const source =
-            operand.source + (count > 0 ? first + line : 0) + static_cast<long long>(begin + own) * operand.k_stride;
+        const float* const source = operand.source +
+                                    (count > 0 ? matrix * operand.matrix_stride + first_of_matrix + line : 0) +
+                                    static_cast<long long>(begin + own) * operand.k_stride;
         const long long step = BLOCKS * BLOCK * operand.k_stride;
         float x[2 * BLOCKS][WIDTH];
 
@@ -303,27 +317,32 @@ struct Across {
 
 template <typename WAY>
 __global__ void __launch_bounds__(THREADS)
-    split_one(const float* source, __half* high, int* exponents, long long lines, int k, long long line_stride,
-              long long k_stride, long long target_stride, int along) {
+    split_one(const float* source, __half* high, int* exponents, long long lines, long long matrices, int k,
+              long long line_stride, long long k_stride, long long matrix_stride, long long target_stride, int along) {
     warptile::griddepcontrol_launch_dependents();
     warptile::griddepcontrol_wait();
-    WAY::move({source, high, exponents, lines, k, line_stride, k_stride, target_stride, along}, blockIdx.x);
+    WAY::move({source, high, exponents, lines, matrices, k, line_stride, k_stride, matrix_stride, target_stride, along},
+              blockIdx.x);
 }
 
 // Two operands in one launch; the first has `blocks` CTAs.
 template <typename FIRST, typename SECOND>
 __global__ void __launch_bounds__(THREADS)
-    split_two(const float* source, __half* high, int* exponents, long long lines, int k, long long line_stride,
-              long long k_stride, long long target_stride, int along, const float* source2, __half* high2,
-              int* exponents2, long long lines2, int k2, long long line_stride2, long long k_stride2,
-              long long target_stride2, int along2, int blocks) {
+    split_two(const float* source, __half* high, int* exponents, long long lines, long long matrices, int k,
+              long long line_stride, long long k_stride, long long matrix_stride, long long target_stride, int along,
+              const float* source2, __half* high2, int* exponents2, long long lines2, long long matrices2, int k2,
+              long long line_stride2, long long k_stride2, long long matrix_stride2, long long target_stride2,
+              int along2, int blocks) {
     warptile::griddepcontrol_launch_dependents();
     warptile::griddepcontrol_wait();
     const int block = blockIdx.x;
     if (block < blocks) {
-        FIRST::move({source, high, exponents, lines, k, line_stride, k_stride, target_stride, along}, block);
+        FIRST::move({source, high, exponents, lines, matrices, k, line_stride, k_stride, matrix_stride, target_stride,
+                     along},
+                    block);
     } else {
-        SECOND::move({source2, high2, exponents2, lines2, k2, line_stride2, k_stride2, target_stride2, along2},
+        SECOND::move({source2, high2, exponents2, lines2, matrices2, k2, line_stride2, k_stride2, matrix_stride2,
+                      target_stride2, along2},
                      block - blocks);
     }
 }

@@ -8,11 +8,17 @@
 
 namespace warptile {
 
-// Float32 operands as the caller gave them, and the exponents of their lines.
+// Float32 operands as the caller gave them, and the exponents of their lines. Matrices of a batch are `matrix_stride`
+// elements apart; their lines are numbered one after the other, `matrix_lines` each. Both are zero where all of the
+// batch share one matrix.
 struct SplitSource {
     const float* data;
     const int* exponents;
-    long long line_stride, k_stride;
+    long long line_stride, k_stride, matrix_stride;
+    int matrix_lines;
+
+    // The number of the first line of a matrix.
+    __device__ __forceinline__ int first_line(int matrix) const { return matrix * matrix_lines; }
 
     // Whether a line, if it is before `end`, cannot be split.
     __device__ __forceinline__ bool marked(int line, int end) const {
@@ -33,6 +39,21 @@ struct SplitSource {
         return !__any_sync(0xffffffff, found);
     }
 };
+
+// One matrix of a batch. Of a single GEMM the members stay in constant memory.
+template <bool BATCHED>
+__device__ __forceinline__ decltype(auto) matrix_of_batch(const SplitSource& first, int matrix) {
+    if constexpr (BATCHED) {
+        return SplitSource{first.data + matrix * first.matrix_stride,
+                           first.exponents + first.first_line(matrix),
+                           first.line_stride,
+                           first.k_stride,
+                           0,
+                           0};
+    } else {
+        return (first);
+    }
+}
 
 // Where a thread's accumulators are in the part of D that begins at (row, column): PTX ISA, "Register Fragments for
 // wgmma.mma_async.m64nNk16", matrix D.

@@ -21,6 +21,8 @@ struct WgmmaSplitParams {
     unsigned char* partial_accumulators;
     unsigned* counters;
     int split_tiles;  // tiles whose K several CTAs share: all or none
+    int batch;
+    long long batch_stride_c, batch_stride_d;
 };
 
 // What follows from a configuration.
@@ -29,7 +31,7 @@ struct WgmmaSplit {
     using OPERATION = typename CONFIG::OPERATION;
     using TILE = typename CONFIG::TILE;
     static constexpr int CONSUMERS = 2, ROWS = TILE::BM / CONSUMERS, CLUSTER = 1, STORE_WIDTH = CONFIG::STORE_WIDTH;
-    using EPILOGUE = WgmmaEpilogue<OPERATION, TILE, CONFIG::STORE_BY_TMA, STORE_WIDTH>;
+    using EPILOGUE = WgmmaEpilogue<OPERATION, TILE, CONFIG::STORE_BY_TMA, STORE_WIDTH, CONFIG::BATCHED>;
     using ACCUMULATORS = WgmmaAccumulators<OPERATION, TILE, ROWS / 64>;
     using STAGE = SplitStage<OPERATION, TILE>;
     using SPLIT = SplitAccumulation<OPERATION, TILE, ROWS / 64, CONFIG::INTERVAL>;
@@ -40,7 +42,7 @@ struct WgmmaSplit {
     struct ScheduledTile {
         static constexpr int BM = TILE::BM, BN = TILE::BN, BK = K_OF_INTERVAL;
     };
-    using SCHEDULER = TileScheduler<ScheduledTile, 1, 1, CONFIG::GROUP, false>;
+    using SCHEDULER = TileScheduler<ScheduledTile, 1, 1, CONFIG::GROUP, false, CONFIG::BATCHED>;
 
     struct Workspace {
         unsigned char* accumulators;
@@ -59,7 +61,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     using STAGE = typename KERNEL::STAGE;
     using SPLIT = typename KERNEL::SPLIT;
     constexpr int CONSUMERS = KERNEL::CONSUMERS, STAGES_OF_INTERVAL = KERNEL::STAGES_OF_INTERVAL;
-    const GemmParams<OPERATION> gemm = params.gemm.values();
+    GemmParams<OPERATION> gemm = params.gemm.values();
     extern __shared__ __align__(1024) unsigned char memory[];
     const unsigned stages = shared_address(memory), outputs = stages + CONFIG::STAGES * STAGE::BYTES;
     const typename KERNEL::PIPELINE pipeline{stages, outputs + CONSUMERS * EPILOGUE::BYTES};
@@ -69,7 +71,8 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     // The next launch is not let in early: the CTAs of its pass would crowd on the first SMs that become free.
     griddepcontrol_wait();
 
-    typename KERNEL::SCHEDULER scheduler(gemm.m, gemm.n, gemm.k, CONFIG::SPLITS_K ? params.split_tiles : 0, 0);
+    typename KERNEL::SCHEDULER scheduler(gemm.m, gemm.n, gemm.k, CONFIG::SPLITS_K ? params.split_tiles : 0, 0,
+                                         CONFIG::BATCHED ? params.batch : 1);
     WorkTile work;  // its K tiles are intervals
     const int group = warpgroup_index();
     if (group == 0) {
@@ -77,9 +80,14 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
         if (threadIdx.x == 0)
             while (scheduler.next(work)) {
                 const int first = work.first_k_tile * STAGES_OF_INTERVAL, count = work.k_tiles * STAGES_OF_INTERVAL;
+                int row = work.row, column = work.column;
+                if constexpr (CONFIG::BATCHED) {
+                    row += params.source_a.first_line(work.batch);
+                    column += params.source_b.first_line(work.batch);
+                }
                 for (int k_tile = first; k_tile < first + count; ++k_tile) {
                     pipeline.producer_acquire(state);
-                    STAGE::load(pipeline.stage_address(state.stage), params.map_a, params.map_b, work.row, work.column,
+                    STAGE::load(pipeline.stage_address(state.stage), params.map_a, params.map_b, row, column,
                                 k_tile * TILE::BK, pipeline.full_barrier(state.stage));
                     state.advance();
                 }
@@ -117,7 +125,8 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
             release(state.previous_stage());
 
             const int row = work.row + first_row;
-            const SplitSource &a = params.source_a, &b = params.source_b;
+            const SplitSource& a = matrix_of_batch<CONFIG::BATCHED>(params.source_a, work.batch);
+            const SplitSource& b = matrix_of_batch<CONFIG::BATCHED>(params.source_b, work.batch);
             undo_scales(accumulators, a, b, gemm, row, work.column);
             if (!(a.all_split<TILE::BM>(work.row, gemm.m) && b.all_split<TILE::BN>(work.column, gemm.n))) {
                 epilogue.template wait_until_read<0>();
@@ -125,6 +134,12 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
                 multiply_unsplit<EPILOGUE::BYTES>(accumulators, a, b, gemm, row, work.column, first_k,
                                                   min(gemm.k, first_k + work.k_tiles * KERNEL::K_OF_INTERVAL),
                                                   outputs + consumer * EPILOGUE::BYTES, group);
+            }
+            if constexpr (CONFIG::BATCHED) {
+                gemm.c = params.gemm.c + work.batch * params.batch_stride_c;
+                gemm.d = params.gemm.d + work.batch * params.batch_stride_d;
+                if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) gemm.select_matrix(params.gemm, work.batch);
+                epilogue.batch = work.batch;
             }
             if constexpr (CONFIG::SPLITS_K) {
                 finish_split_k_tile<KERNEL>(accumulators, gemm, scheduler,

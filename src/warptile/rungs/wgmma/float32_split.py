@@ -43,6 +43,9 @@ BK = tiles.ROW_BYTES // SLICE_BYTES
 COLUMNS = 64
 """Columns of the blocks of a tile that is computed without slices (kernels/tile/unsplit_product.cuh)."""
 
+MOST_LINES = 2**31 - 256
+"""Rows of A or columns of B of all matrices of a batch: 32-bit coordinates, and a tile may reach past the last one."""
+
 SETS_OF_ACCUMULATORS = 3
 """Of main products, of cross products, and those that main products are promoted to."""
 
@@ -52,6 +55,7 @@ class WgmmaSplit(WgmmaRung):
 
     competes = True
     estimates = True
+    batches = True
     batch_invariant = True
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
@@ -97,7 +101,8 @@ class WgmmaSplit(WgmmaRung):
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
-        reason = operand_reason(problem, self.dtypes, ("float32",), ("row", "col")) or keys_reason(config, self.keys)
+        reason = operand_reason(problem, self.dtypes, ("float32",), ("row", "col"), batches=True)
+        reason = reason or keys_reason(config, self.keys)
         if reason is not None:
             return reason
         if problem.ieee:
@@ -106,6 +111,9 @@ class WgmmaSplit(WgmmaRung):
             return "K is 0: there is nothing to split"
         if problem.d.dtype.name != "float32":
             return f"D is {problem.d.dtype.name}; it takes float32"
+        lines = max(each.all_lines for each in _splits(problem))
+        if lines > MOST_LINES:
+            return f"matrices of the batch have {lines} lines together; it numbers {MOST_LINES} at most"
         if config["BM"] % (ROWS * self.parts):
             return f"BM is {config['BM']}; {self.parts} warpgroups need a multiple of {ROWS * self.parts}"
         if config["BN"] % COLUMNS:
@@ -169,7 +177,7 @@ class WgmmaSplit(WgmmaRung):
         values: tuple[tuple[str, int | bool], ...] = (
             ("STORE_BY_TMA", d_is_aligned(seen)), ("STORE_WIDTH", tiles.store_width(seen)),
         )  # fmt: skip
-        values += (("INTERVAL", _interval(seen)), ("SPLITS_K", config["SPLIT_K"] > 1))
+        values += (("INTERVAL", _interval(seen)), ("SPLITS_K", config["SPLIT_K"] > 1), ("BATCHED", seen.batch > 1))
         values += tuple((key, config[key]) for key in self.keys if key not in (*TILE_KEYS, "SPLIT_K", "SMS"))
         return Instance(self.file, self.template, types, values, (tiles.instruction(seen, config),))
 
@@ -179,6 +187,7 @@ class WgmmaSplit(WgmmaRung):
         splits = config["SPLIT_K"] > 1
         stores_by_tma = d_is_aligned(view.problem)
         subtile = tiles.EpilogueSubtiles.of(view.problem, config, device)
+        stride_c, stride_d = (each.batch_stride if each is not None else 0 for each in (view.problem.c, view.problem.d))
         map_d = tensor_maps.output_map(view.problem, config, subtile) if stores_by_tma else map_a
         return (
             *gemm_members(view), ("map_a", map_a), ("map_b", map_b), ("map_d", map_d),
@@ -186,6 +195,9 @@ class WgmmaSplit(WgmmaRung):
             ("partial_accumulators", Pointer(PARTIAL_ACCUMULATORS if splits else None)),
             ("counters", Pointer(PARTIAL_FLAGS if splits else None)),
             ("split_tiles", Scalar("s32", blocks(view.problem, config) if splits else 0)),
+            ("batch", Scalar("s32", view.problem.batch)),
+            ("batch_stride_c", Scalar("s64", stride_c)),
+            ("batch_stride_d", Scalar("s64", stride_d)),
         )  # fmt: skip
 
 
@@ -233,7 +245,10 @@ def _split_reason(problem: Problem, config: Config, device: DeviceLimits) -> str
 
 def _splits(problem: Problem) -> tuple[Split, Split]:
     """How A and B are split."""
-    return split_of("A", problem.a, problem.m, problem.k), split_of("B", problem.b, problem.n, problem.k)
+    return tuple(
+        split_of(name, operand, lines, problem.k, problem.batch)
+        for name, operand, lines in (("A", problem.a, problem.m), ("B", problem.b, problem.n))
+    )
 
 
 def split_view(problem: Problem) -> View:
@@ -241,7 +256,8 @@ def split_view(problem: Problem) -> View:
     of_a, of_b = _splits(problem)
 
     def slices(split: Split, major: str) -> Operand:
-        return Operand(DTYPES[SLICE], major, split.target_stride, MAX_ALIGNMENT_BYTES)
+        of_matrix = split.matrix_lines * split.target_stride
+        return Operand(DTYPES[SLICE], major, split.target_stride, MAX_ALIGNMENT_BYTES, batch_stride=of_matrix)
 
     seen = replace(problem, a=slices(of_a, "row"), b=slices(of_b, "col"))
     return View(seen, of_a.target, of_b.target, splits=(of_a, of_b))
@@ -253,8 +269,8 @@ def _slices_map(split: Split, extent: int) -> TensorMap:
     return TensorMap(
         split.target,
         map_type(Operand(DTYPES[SLICE], "row", split.target_stride)),
-        dims=(max(split.k, 1), split.lines, 2),
-        strides_bytes=(line_bytes, split.lines * line_bytes),
+        dims=(max(split.k, 1), split.all_lines, 2),
+        strides_bytes=(line_bytes, split.all_lines * line_bytes),
         box=(tiles.ROW_BYTES // SLICE_BYTES, extent, 1),
         swizzle=tensor_maps.SWIZZLE,
         offset_bytes=split.slices_offset_bytes,
@@ -269,6 +285,8 @@ def _source_members(name: str, split: Split) -> tuple[tuple[str, Field], ...]:
         (f"{name}.exponents", split.exponents_pointer),
         (f"{name}.line_stride", Scalar("s64", split.line_stride)),
         (f"{name}.k_stride", Scalar("s64", split.k_stride)),
+        (f"{name}.matrix_stride", Scalar("s64", split.matrix_stride)),
+        (f"{name}.matrix_lines", Scalar("s32", split.matrix_lines)),
     )
 
 

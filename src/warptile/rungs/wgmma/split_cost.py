@@ -14,7 +14,7 @@ eight configurations each. The configuration that a plan would take there needs 
 from __future__ import annotations
 
 from warptile.arch import H200
-from warptile.problem import Problem
+from warptile.problem import Operand, Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import blocks, ceil_div
 
@@ -54,7 +54,7 @@ def terms_us(
     tiles, units = blocks(problem, config), ceil_div(problem.k, unit)
     stages = ceil_div(units, splits) * unit // config["BK"]
     of_busiest = ceil_div(tiles * splits, sms)
-    slices = 4 * (problem.m + problem.n) * problem.k * problem.batch
+    slices = 4 * (_lines(problem.m, problem.a, problem) + _lines(problem.n, problem.b, problem)) * problem.k
     flop = 2 * PRODUCTS * tiles * bm * bn * ceil_div(problem.k, config["BK"]) * config["BK"]
     clocks = of_busiest * (stages * STAGE_CLOCKS[bn] * SHORTER_INTERVALS[interval] + TILE_CLOCKS[bn]) * bm / 128
     found = {
@@ -65,3 +65,8 @@ def terms_us(
         "launch": LAUNCH_AFTER_PASS_US if passes else LAUNCH_US,
     }
     return found, sum(found.values())
+
+
+def _lines(lines: int, operand: Operand, problem: Problem) -> int:
+    """Rows of A or columns of B of all matrices, once where a batch shares one."""
+    return lines * (problem.batch if operand.batch_stride else 1)

@@ -14,6 +14,7 @@ from warptile.launch.access import Rows
 from warptile.launch.params import Pointer, Scalar
 from warptile.launch.spec import Argument, LaunchSpec
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand
+from warptile.rungs.repack import power_of_two
 from warptile.slicing import SLICE_BYTES, SlicedLines
 
 FILE = "repack/splitting_pass.cuh"
@@ -22,30 +23,32 @@ FILE = "repack/splitting_pass.cuh"
 THREADS = 256
 """Threads of a CTA."""
 
-WARP_LANES = 32
-
 DRAM_SHARE = {False: 0.73, True: 0.56}
 """Share of DRAM's bandwidth that the pass reaches where lines are contiguous, and where they are transposed: fitted
 with `warptile.rungs.wgmma.split_cost`, as is the constant below."""
 
 BLOCK_S, RESIDENT_CTAS = 0.55e-6, 396
-"""How long a CTA takes to transpose 32 lines of `PART` along K, and how many do so at a time."""
+"""How long a CTA takes to transpose 32 lines of `BLOCK` along K, and how many do so at a time."""
 
-ACROSS_LINES = 32
-"""Lines of a CTA where neighbouring elements are of neighbouring lines: as in `FILE`."""
+ACROSS_LINES, BLOCK = 32, 64
+"""Lines of a CTA where neighbouring elements are of neighbouring lines, and elements of each that it transposes at a
+time: as in `FILE`."""
 
-PART = 64
-"""Elements along K that a CTA of a cluster takes at least, where there is a cluster: a block of `FILE`."""
+VECTOR, HELD_VECTORS, HELD_BLOCKS = 4, 4, 4
+"""Neighbouring elements that a thread loads together, and how many such vectors of a line, or blocks, stay in
+registers: as in `FILE`. With more of a line the source is read twice."""
+
+LEAST_THREADS = 8
+"""Threads that share a contiguous line at least."""
+
+MANY_THREADS = 132 * 1024
+"""Threads up to which more of them share a line than must: half of those that 132 SMs hold. An estimate."""
 
 MOST_PARTS = 8
 """CTAs of a cluster at most: one for each warp of `THREADS`, and the most that every launch may have."""
 
-LONG_LINE = 4096
-"""Elements along K from which a CTA takes one line instead of eight, and of which the CTAs that share one have as many
-at least. An estimate."""
-
-FEW_LINES, MEDIUM_LINE = 4096, 1024
-"""Lines below which it does so from fewer elements on: with a warp for each, too few loads would be under way."""
+LONG_LINE = HELD_VECTORS * VECTOR * THREADS
+"""Elements along K that each of the CTAs that share a contiguous line has at least."""
 
 MOST_CTAS = 1056
 """CTAs in which contiguous lines are split at most, if several share one: those that 132 SMs hold at a time."""
@@ -146,7 +149,7 @@ class Split:
         moving = self.moved_bytes / (device.dram_bytes_per_s * DRAM_SHARE[self.transposed])
         if not self.transposed:
             return moving
-        blocks = -(-self.k // (PART * self.cluster)) * -(-self.ctas // RESIDENT_CTAS)
+        blocks = -(-self.k // (BLOCK * self.cluster)) * -(-self.ctas // RESIDENT_CTAS)
         return max(moving, blocks * BLOCK_S)
 
     @property
@@ -161,26 +164,34 @@ class Split:
         return f"operand_split::{way}<{str(self.source_alignment_bytes >= MAX_ALIGNMENT_BYTES).lower()}>"
 
     @property
-    def threads_along(self) -> int:
-        """Threads for a contiguous line."""
-        long = self.k >= LONG_LINE or (self.k >= MEDIUM_LINE and self.all_lines < FEW_LINES)
-        return THREADS * self.cluster if long else WARP_LANES
-
-    @property
     def cluster(self) -> int:
         """CTAs that share lines, each with a part of K, in a cluster."""
-        if self.transposed:
-            parts = max(1, -(-self.k // PART))
-        else:
-            parts = max(1, min(self.k // LONG_LINE, MOST_CTAS // self.all_lines))
-        return min(MOST_PARTS, 1 << (parts.bit_length() - 1))
+        if not self.transposed:
+            return _power_of_two_within(min(MOST_PARTS, self.k // LONG_LINE, MOST_CTAS // max(self.all_lines, 1)))
+        blocks = -(-self.k // BLOCK)
+        parts = min(power_of_two(-(-blocks // HELD_BLOCKS)), MOST_PARTS)
+        return _more(parts, min(MOST_PARTS, blocks), RESIDENT_CTAS // max(self._groups, 1))
+
+    @property
+    def _groups(self) -> int:
+        """Groups of lines that are transposed together."""
+        return self.matrices * -(-self.lines // ACROSS_LINES)
+
+    @property
+    def shared_by(self) -> int:
+        """CTAs that share a line that is transposed; threads that share a contiguous one."""
+        if self.transposed or self.cluster > 1:
+            return self.cluster * (1 if self.transposed else THREADS)
+        vectors = -(-self.k // VECTOR)
+        least = min(max(power_of_two(-(-vectors // HELD_VECTORS)), LEAST_THREADS), THREADS)
+        return _more(least, min(vectors, THREADS), MANY_THREADS // max(self.all_lines, 1))
 
     @property
     def ctas(self) -> int:
         """CTAs for this operand."""
         if self.transposed:
-            return self.matrices * -(-self.lines // ACROSS_LINES) * self.cluster
-        return -(-self.all_lines * self.threads_along // THREADS)
+            return self._groups * self.cluster
+        return -(-self.all_lines * self.shared_by // THREADS)
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -189,15 +200,25 @@ class Split:
             Pointer(self.source),
             Pointer(self.target),
             Pointer(self.exponents),
-            Scalar("s64", self.lines),
-            Scalar("s64", self.matrices),
+            Scalar("u32", self.lines),
+            Scalar("u32", self.matrices),
             Scalar("s32", self.k),
             Scalar("s64", self.line_stride),
             Scalar("s64", self.k_stride),
             Scalar("s64", self.matrix_stride),
             Scalar("s64", self.target_stride),
-            Scalar("s32", self.threads_along),
+            Scalar("s32", self.shared_by),
         )
+
+
+def _power_of_two_within(most: int) -> int:
+    """The largest power of two that is at most ``most``, or 1."""
+    return 1 << max(most.bit_length() - 1, 0)
+
+
+def _more(least: int, *limits: int) -> int:
+    """The largest power of two that none of ``limits`` is below, or ``least`` where that is more."""
+    return max(least, _power_of_two_within(min(limits)))
 
 
 def split_of(name: str, operand: Operand, lines: int, k: int, batch: int = 1) -> Split:

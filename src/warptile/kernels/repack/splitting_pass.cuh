@@ -30,41 +30,52 @@ struct Operand {
     const float* source;
     __half* high;
     int* exponents;
-    long long lines, matrices;
+    unsigned lines, matrices;
     int k;
     long long line_stride, k_stride, matrix_stride, target_stride;
-    int along;  // threads for a line that is contiguous: 32, or all of one or more CTAs
+    int shared_by;  // threads that share a line that is contiguous; else CTAs
 
-    __device__ __forceinline__ __half* low() const { return high + matrices * lines * target_stride; }
+    __device__ __forceinline__ __half* low() const { return high + static_cast<long long>(matrices * lines) * target_stride; }
 };
 
-// The largest magnitude and the smallest one that is not zero, as the bits of floats: these compare as integers.
+// The largest magnitude, NaN if there is one, and the smallest one that is not zero. `least` is twice the bits of the
+// latter without its sign, less one: that makes zero the largest of all.
 struct Range {
-    unsigned largest = 0, smallest = 0xffffffff;
+    float largest = 0;
+    unsigned least = 0xffffffff;
 
     __device__ __forceinline__ void include(float x) {
-        const unsigned magnitude = __float_as_uint(x) & 0x7fffffff;
-        largest = max(largest, magnitude);
-        if (magnitude != 0) smallest = min(smallest, magnitude);
+        largest = max_or_nan(largest, x);
+        least = min(least, 2 * __float_as_uint(x) - 1);
     }
     __device__ __forceinline__ void include(const Range& other) {
-        largest = max(largest, other.largest);
-        smallest = min(smallest, other.smallest);
+        largest = max_or_nan(largest, other.largest);
+        least = min(least, other.least);
+    }
+    __device__ __forceinline__ Range of_lane(int apart) const {
+        return {__shfl_xor_sync(0xffffffff, largest, apart), __shfl_xor_sync(0xffffffff, least, apart)};
     }
     __device__ __forceinline__ void reduce_over_warp() {
-        largest = __reduce_max_sync(0xffffffff, largest);
-        smallest = __reduce_min_sync(0xffffffff, smallest);
+        // Without their sign floats compare as integers.
+        largest = __uint_as_float(__reduce_max_sync(0xffffffff, __float_as_uint(largest) & 0x7fffffff));
+        least = __reduce_min_sync(0xffffffff, least);
+    }
+
+    static __device__ __forceinline__ float max_or_nan(float a, float b) {
+        float larger;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(fabsf(a)), "f"(fabsf(b)));
+        return larger;
     }
 
     // s, or CANNOT_SPLIT. Of a float32 dot product of length K the error is up to K 2^-24 times the sum of the
     // products' magnitudes. A line suits if what splitting loses of any of its elements is at most an eighth of that:
     // 2^-36 <= K 2^-27 2^s |x|. Infinities, NaN and scales beyond float32 do not suit.
     __device__ __forceinline__ int exponent(int k) const {
-        const int biased = static_cast<int>(largest >> 23);
+        const int biased = static_cast<int>(__float_as_uint(largest) >> 23 & 0xff);
         if (largest == 0) return 0;
         const int s = 12 + 127 - biased;
         if (biased >= 255 || s > warptile::MOST_SPLIT_EXPONENT) return CANNOT_SPLIT;
-        const float scaled = __uint_as_float(smallest) * warptile::power_of_two(s);
+        const float scaled = __uint_as_float((least + 1) / 2) * warptile::power_of_two(s);
         return scaled * static_cast<float>(k) >= 0x1p-9f ? s : CANNOT_SPLIT;
     }
 };
@@ -74,14 +85,18 @@ struct Slices {
     __half2 high, low;
 };
 
-// The slices of x and y, whose line is scaled by `scale` = 2^s, or zeros where it cannot be split and that is zero.
-__device__ __forceinline__ Slices split_or_zero(float x, float y, float scale) {
-    // What cannot be split may be infinite.
-    const float scaled_x = scale == 0.0f ? 0.0f : x * scale, scaled_y = scale == 0.0f ? 0.0f : y * scale;
-    const __half2 high = __floats2half2_rn(scaled_x, scaled_y);
+// The slices of x and y, whose line is scaled by `scale` = 2^s. Both are zero where the line cannot be split, for which
+// `scale` is zero.
+__device__ __forceinline__ Slices split(float x, float y, float scale) {
+    const float larger = scale * 0x1p11f;
+    const __half2 high = __floats2half2_rn(x * scale, y * scale);
     const float2 back = __half22float2(high);
-    return {high, __floats2half2_rn((scaled_x - back.x) * 0x1p11f, (scaled_y - back.y) * 0x1p11f)};
+    // Exact: all factors are powers of two, and what is left of x has no more bits than x.
+    return {high, __floats2half2_rn(__fmaf_rn(back.x, -0x1p11f, x * larger), __fmaf_rn(back.y, -0x1p11f, y * larger))};
 }
+
+// Of a power of two.
+__device__ __forceinline__ int log2_of(int x) { return __ffs(x) - 1; }
 
 __device__ __forceinline__ float scale_of(int s) { return s == CANNOT_SPLIT ? 0.0f : warptile::power_of_two(s); }
 
@@ -91,6 +106,9 @@ __device__ __forceinline__ void load(float (&x)[WIDTH], const float* from, int c
     if (ALIGNED && count >= WIDTH) {
         const float4 vector = *reinterpret_cast<const float4*>(from);
         x[0] = vector.x, x[1] = vector.y, x[2] = vector.z, x[3] = vector.w;
+    } else if (count >= WIDTH) {
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) x[i] = from[i];
     } else {
 #pragma unroll
         for (int i = 0; i < WIDTH; ++i) x[i] = i < count ? from[i] : 0.0f;
@@ -116,20 +134,40 @@ __device__ __forceinline__ void store(__half* to, uint2 slice, int count) {
 // What CTA `rank` of this cluster has at the address of `here` in its shared memory.
 __device__ __forceinline__ Range range_of(const Range& here, int rank) {
     const auto found = warptile::ld_shared_cluster<8>(warptile::mapa(warptile::shared_address(&here), rank));
-    return {found.bits.x, found.bits.y};
+    return {__uint_as_float(found.bits.x), found.bits.y};
 }
 
-// Lines along K are contiguous: `along` threads for each, four neighbouring elements at a time. Few long lines would
-// keep few loads under way: the CTAs of a cluster share each. ALIGNED: neighbouring elements are loaded as one vector.
+// Lines along K are contiguous: `shared_by` threads for each, a power of two from 8 on, with four neighbouring elements at a
+// time. Of these a thread keeps HELD in registers from finding the range to splitting, which is a whole line unless that
+// is long; the rest is read twice. Few long lines would keep few loads under way: the CTAs of a cluster share each.
+// ALIGNED: neighbouring elements are loaded as one vector.
 template <bool ALIGNED>
 struct ByLines {
+    static constexpr int HELD = 4;
+
+    // The range of what the `threads` threads of a line in this CTA have found.
+    static __device__ __forceinline__ void reduce(Range& range, Range (&ranges)[WARPS], int threads) {
+        if (threads < 32) {
+            for (int apart = 1; apart < threads; apart *= 2) range.include(range.of_lane(apart));
+            return;
+        }
+        range.reduce_over_warp();
+        if (threads == 32) return;
+        const int warp = threadIdx.x / 32, warps = threads / 32;
+        if (threadIdx.x % 32 == 0) ranges[warp] = range;
+        __syncthreads();
+        for (int i = 1; i < warps; ++i) range.include(ranges[warp ^ i]);
+    }
+
     static __device__ __forceinline__ void move(const Operand& operand, int block) {
         __shared__ Range ranges[WARPS];
         __shared__ alignas(8) Range of_part;
-        const int parts = max(operand.along / THREADS, 1), rank = warptile::cluster_ctarank(), part = rank % parts;
-        const int threads = min(operand.along, THREADS), warp = threadIdx.x / 32;
-        const int thread = part * THREADS + threadIdx.x % threads;
-        const long long line = static_cast<long long>(block / parts) * (THREADS / threads) + threadIdx.x / threads;
+        // Powers of two, as `shared_by` is.
+        const int parts = max(operand.shared_by / THREADS, 1), threads = min(operand.shared_by, THREADS);
+        const int rank = warptile::cluster_ctarank(), part = rank & (parts - 1), warp = threadIdx.x / 32;
+        const int thread = part * THREADS + (threadIdx.x & (threads - 1));
+        const long long number = static_cast<long long>(block) * THREADS + threadIdx.x;
+        const unsigned line = static_cast<unsigned>(number >> log2_of(operand.shared_by));
         const bool inside = line < operand.matrices * operand.lines;
         const float* from = operand.source;
         if (inside && operand.matrices > 1) {
@@ -137,23 +175,24 @@ struct ByLines {
         } else if (inside) {
             from += line * operand.line_stride;
         }
-        const int k = inside ? operand.k : 0, step = operand.along * WIDTH;
+        const int k = inside ? operand.k : 0, first = thread * WIDTH, step = operand.shared_by * WIDTH;
 
+        float held[HELD][WIDTH], x[WIDTH];
+#pragma unroll
+        for (int i = 0; i < HELD; ++i) load<ALIGNED>(held[i], from + (first + i * step), k - (first + i * step));
         Range range;
-        float x[WIDTH];
+#pragma unroll
+        for (int i = 0; i < HELD; ++i)
+            if (first + i * step < k)
+#pragma unroll
+                for (int j = 0; j < WIDTH; ++j) range.include(held[i][j]);
 #pragma unroll 4
-        for (int at = thread * WIDTH; at < k; at += step) {
+        for (int at = first + HELD * step; at < k; at += step) {
             load<ALIGNED>(x, from + at, k - at);
 #pragma unroll
             for (int i = 0; i < WIDTH; ++i) range.include(x[i]);
         }
-        range.reduce_over_warp();
-        if (operand.along > 32) {
-            if (threadIdx.x % 32 == 0) ranges[warp] = range;
-            __syncthreads();
-#pragma unroll
-            for (int i = 0; i < WARPS; ++i) range.include(ranges[i]);
-        }
+        reduce(range, ranges, threads);
         if (parts > 1) {
             if (threadIdx.x == 0) of_part = range;
             warptile::cluster_sync();
@@ -166,14 +205,26 @@ struct ByLines {
         if (inside && thread == 0) operand.exponents[line] = s;
         const float scale = scale_of(s);
 
-        __half* const high = operand.high + line * operand.target_stride;
-        __half* const low = operand.low() + line * operand.target_stride;
-#pragma unroll 4
-        for (int at = thread * WIDTH; at < k; at += step) {
-            load<ALIGNED>(x, from + at, k - at);
-            const Slices one = split_or_zero(x[0], x[1], scale), two = split_or_zero(x[2], x[3], scale);
+        const long long to = line * operand.target_stride;
+        __half *const high = operand.high + to, *const low = operand.low() + to;
+        if (scale == 0)
+#pragma unroll
+            for (int i = 0; i < HELD; ++i)
+#pragma unroll
+                for (int j = 0; j < WIDTH; ++j) held[i][j] = 0;
+        const auto write = [&](const float(&elements)[WIDTH], int at) {
+            const Slices one = split(elements[0], elements[1], scale);
+            const Slices two = split(elements[2], elements[3], scale);
             store(high + at, bits_of(one.high, two.high), k - at);
             store(low + at, bits_of(one.low, two.low), k - at);
+        };
+#pragma unroll
+        for (int i = 0; i < HELD; ++i)
+            if (first + i * step < k) write(held[i], first + i * step);
+#pragma unroll 4
+        for (int at = first + HELD * step; at < k; at += step) {
+            load<ALIGNED>(x, from + at, scale == 0 ? 0 : k - at);
+            write(x, at);
         }
         if (parts > 1) warptile::barrier_cluster_wait();
     }
@@ -182,12 +233,14 @@ struct ByLines {
 // Neighbouring elements are of neighbouring lines: a CTA takes 32 lines, a lane four of them, and the CTAs of a cluster
 // take parts of K, as 32 lines alone would keep few loads under way. Each finds the ranges of its parts, the cluster
 // exchanges them, and blocks of 64 along K are transposed through shared memory. ALIGNED: a lane's four elements are
-// loaded as one vector.
+// loaded as one vector. A part of at most HELD along K stays in registers; a longer one is read twice.
 template <bool ALIGNED>
 struct Across {
-    static constexpr int LINES = 32, BLOCK = 64, PITCH = BLOCK + WIDTH;
+    static constexpr unsigned LINES = 32;
+    static constexpr int BLOCK = 64, PITCH = BLOCK + WIDTH;
     static constexpr int QUADS = LINES / WIDTH, ROWS = 2 * 32 / QUADS;  // lanes across lines; a warp's extent along K
     static constexpr int BLOCKS = 4;  // that are loaded at a time: an even number, as there are two buffers
+    static constexpr int HELD = BLOCKS * BLOCK;
     static_assert(WARPS * ROWS == BLOCK, "a lane has two neighbours along K");
 
     // Loads a lane's elements at two neighbours along K in each of BLOCKS blocks, and zeros from `left` along K on and
@@ -220,16 +273,17 @@ struct Across {
         __shared__ float scales[LINES];
         __shared__ alignas(8) __half slices[2][2][LINES][PITCH];
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, k = operand.k;
-        const int parts = warptile::cluster_nctarank(), part = warptile::cluster_ctarank();
-        long long matrix = 0, first_of_matrix = block / parts;
+        const int parts = operand.shared_by, rank = warptile::cluster_ctarank(), part = rank & (parts - 1);
+        unsigned matrix = 0, first_of_matrix = block >> log2_of(parts);
         if (operand.matrices > 1) {
-            const long long blocks = (operand.lines + LINES - 1) / LINES;
+            const unsigned blocks = (operand.lines + LINES - 1) / LINES;
             matrix = first_of_matrix / blocks, first_of_matrix %= blocks;
         }
         first_of_matrix *= LINES;
+        // The last CTAs of an operand may have no lines.
+        const bool inside = matrix < operand.matrices && first_of_matrix < operand.lines;
+        const int lines = inside ? min(operand.lines - first_of_matrix, LINES) : 0;
         const long long first = matrix * operand.lines + first_of_matrix;
-        const long long left_lines = matrix < operand.matrices ? operand.lines - first_of_matrix : 0;
-        const int lines = static_cast<int>(max(min(left_lines, static_cast<long long>(LINES)), 0ll));
         const int extent = ((k + BLOCK - 1) / BLOCK + parts - 1) / parts * BLOCK;
         const int begin = min(part * extent, k), end = min(begin + extent, k);
 
@@ -239,24 +293,24 @@ struct Across {
         const float* const source = operand.source +
                                     (count > 0 ? matrix * operand.matrix_stride + first_of_matrix + line : 0) +
                                     static_cast<long long>(begin + own) * operand.k_stride;
-        const long long step = BLOCKS * BLOCK * operand.k_stride;
+        const long long step = HELD * operand.k_stride;
         float x[2 * BLOCKS][WIDTH];
 
         Range found[WIDTH];
         const float* from = source;
-        for (int first_k = begin; first_k < end; first_k += BLOCKS * BLOCK, from += step) {
+        for (int first_k = begin; first_k < end; first_k += HELD, from += step) {
             load_blocks(x, from, operand.k_stride, end - first_k - own, count);
 #pragma unroll
             for (int i = 0; i < 2 * BLOCKS; ++i)
+                if (i / 2 * BLOCK < end - first_k)
 #pragma unroll
-                for (int j = 0; j < WIDTH; ++j) found[j].include(x[i][j]);
+                    for (int j = 0; j < WIDTH; ++j) found[j].include(x[i][j]);
         }
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) {
 #pragma unroll
             for (int apart = QUADS; apart < 32; apart *= 2)
-                found[j].include(Range{__shfl_xor_sync(0xffffffff, found[j].largest, apart),
-                                       __shfl_xor_sync(0xffffffff, found[j].smallest, apart)});
+                found[j].include(found[j].of_lane(apart));
             if (lane < QUADS) ranges[warp][line + j] = found[j];
         }
         __syncthreads();
@@ -267,7 +321,7 @@ struct Across {
             of_part[lane] = range;
         }
         warptile::cluster_sync();
-        if (warp < parts) ranges[warp][lane] = range_of(of_part[lane], warp);
+        if (warp < parts) ranges[warp][lane] = range_of(of_part[lane], rank - part + warp);
         __syncthreads();
         warptile::barrier_cluster_arrive();  // no CTA ends before all have read its ranges
         if (warp == 0) {
@@ -287,8 +341,13 @@ struct Across {
         __half* to = operand.high + (first + written) * operand.target_stride + begin + along;
         const long long next_lines = 2 * operand.target_stride, low = operand.low() - operand.high;
         from = source;
-        for (int first_k = begin; first_k < end; first_k += BLOCKS * BLOCK, from += step) {
-            load_blocks(x, from, operand.k_stride, end - first_k - own, count);
+        for (int first_k = begin; first_k < end; first_k += HELD, from += step) {
+            if (end - begin > HELD) load_blocks(x, from, operand.k_stride, end - first_k - own, count);
+#pragma unroll
+            for (int j = 0; j < WIDTH; ++j)
+                if (scale[j] == 0)
+#pragma unroll
+                    for (int i = 0; i < 2 * BLOCKS; ++i) x[i][j] = 0;
 #pragma unroll
             for (int number = 0; number < BLOCKS; ++number, to += BLOCK) {
                 const int left = end - first_k - number * BLOCK;
@@ -296,7 +355,7 @@ struct Across {
                 auto& of_block = slices[number % 2];
 #pragma unroll
                 for (int j = 0; j < WIDTH; ++j) {
-                    const Slices both = split_or_zero(x[2 * number][j], x[2 * number + 1][j], scale[j]);
+                    const Slices both = split(x[2 * number][j], x[2 * number + 1][j], scale[j]);
                     *reinterpret_cast<__half2*>(&of_block[0][line + j][own]) = both.high;
                     *reinterpret_cast<__half2*>(&of_block[1][line + j][own]) = both.low;
                 }
@@ -317,32 +376,32 @@ struct Across {
 
 template <typename WAY>
 __global__ void __launch_bounds__(THREADS)
-    split_one(const float* source, __half* high, int* exponents, long long lines, long long matrices, int k,
-              long long line_stride, long long k_stride, long long matrix_stride, long long target_stride, int along) {
+    split_one(const float* source, __half* high, int* exponents, unsigned lines, unsigned matrices, int k,
+              long long line_stride, long long k_stride, long long matrix_stride, long long target_stride, int shared_by) {
     warptile::griddepcontrol_launch_dependents();
     warptile::griddepcontrol_wait();
-    WAY::move({source, high, exponents, lines, matrices, k, line_stride, k_stride, matrix_stride, target_stride, along},
+    WAY::move({source, high, exponents, lines, matrices, k, line_stride, k_stride, matrix_stride, target_stride, shared_by},
               blockIdx.x);
 }
 
 // Two operands in one launch; the first has `blocks` CTAs.
 template <typename FIRST, typename SECOND>
 __global__ void __launch_bounds__(THREADS)
-    split_two(const float* source, __half* high, int* exponents, long long lines, long long matrices, int k,
-              long long line_stride, long long k_stride, long long matrix_stride, long long target_stride, int along,
-              const float* source2, __half* high2, int* exponents2, long long lines2, long long matrices2, int k2,
+    split_two(const float* source, __half* high, int* exponents, unsigned lines, unsigned matrices, int k,
+              long long line_stride, long long k_stride, long long matrix_stride, long long target_stride, int shared_by,
+              const float* source2, __half* high2, int* exponents2, unsigned lines2, unsigned matrices2, int k2,
               long long line_stride2, long long k_stride2, long long matrix_stride2, long long target_stride2,
-              int along2, int blocks) {
+              int shared_by2, int blocks) {
     warptile::griddepcontrol_launch_dependents();
     warptile::griddepcontrol_wait();
     const int block = blockIdx.x;
     if (block < blocks) {
         FIRST::move({source, high, exponents, lines, matrices, k, line_stride, k_stride, matrix_stride, target_stride,
-                     along},
+                     shared_by},
                     block);
     } else {
         SECOND::move({source2, high2, exponents2, lines2, matrices2, k2, line_stride2, k_stride2, matrix_stride2,
-                      target_stride2, along2},
+                      target_stride2, shared_by2},
                      block - blocks);
     }
 }

@@ -23,11 +23,15 @@ FILE = "repack/splitting_pass.cuh"
 THREADS = 256
 """Threads of a CTA."""
 
-DRAM_SHARE = {False: 0.73, True: 0.56}
-"""Share of DRAM's bandwidth that the pass reaches where lines are contiguous, and where they are transposed: fitted
-with `warptile.rungs.wgmma.split_cost`, as is the constant below."""
+DRAM_SHARE = {False: 1.3, True: 0.66}
+"""Share of DRAM's bandwidth that the pass reaches where lines are contiguous, and where they are transposed, beside the
+times below, which add up with this: so fits best. Fitted with `warptile.rungs.wgmma.split_cost`, as are the constants
+below."""
 
-BLOCK_S, RESIDENT_CTAS = 0.55e-6, 396
+CTA_S, RESIDENT_CTAS = 2.96e-6, 1056
+"""How long a CTA takes for contiguous lines, and how many do so at a time."""
+
+BLOCK_S, TRANSPOSING_CTAS = 0.38e-6, 396
 """How long a CTA takes to transpose 32 lines of `BLOCK` along K, and how many do so at a time."""
 
 ACROSS_LINES, BLOCK = 32, 64
@@ -50,8 +54,6 @@ MOST_PARTS = 8
 LONG_LINE = HELD_VECTORS * VECTOR * THREADS
 """Elements along K that each of the CTAs that share a contiguous line has at least."""
 
-MOST_CTAS = 1056
-"""CTAs in which contiguous lines are split at most, if several share one: those that 132 SMs hold at a time."""
 
 
 @dataclass(frozen=True)
@@ -146,11 +148,11 @@ class Split:
 
     def seconds(self, device: Device) -> float:
         """Predicted time, without the launch."""
-        moving = self.moved_bytes / (device.dram_bytes_per_s * DRAM_SHARE[self.transposed])
+        moving_s = self.moved_bytes / (device.dram_bytes_per_s * DRAM_SHARE[self.transposed])
         if not self.transposed:
-            return moving
-        blocks = -(-self.k // (BLOCK * self.cluster)) * -(-self.ctas // RESIDENT_CTAS)
-        return max(moving, blocks * BLOCK_S)
+            return moving_s + self.ctas / RESIDENT_CTAS * CTA_S
+        blocks = -(-self.k // (BLOCK * self.cluster)) * -(-self.ctas // TRANSPOSING_CTAS)
+        return moving_s + blocks * BLOCK_S
 
     @property
     def transposed(self) -> bool:
@@ -167,10 +169,10 @@ class Split:
     def cluster(self) -> int:
         """CTAs that share lines, each with a part of K, in a cluster."""
         if not self.transposed:
-            return _power_of_two_within(min(MOST_PARTS, self.k // LONG_LINE, MOST_CTAS // max(self.all_lines, 1)))
+            return _power_of_two_within(min(MOST_PARTS, self.k // LONG_LINE, RESIDENT_CTAS // max(self.all_lines, 1)))
         blocks = -(-self.k // BLOCK)
         parts = min(power_of_two(-(-blocks // HELD_BLOCKS)), MOST_PARTS)
-        return _more(parts, min(MOST_PARTS, blocks), RESIDENT_CTAS // max(self._groups, 1))
+        return _more(parts, min(MOST_PARTS, blocks), TRANSPOSING_CTAS // max(self._groups, 1))
 
     @property
     def _groups(self) -> int:

@@ -270,8 +270,10 @@ def test_float32_takes_one_launch_or_one_for_each_matrix_whichever_is_predicted_
     found = wt.plan(*small_ones, backend="emulator")
     assert (found.plan.problem.batch, found.apart) == (8, None)
     found = wt.plan(*large, backend="emulator")
-    assert (found.plan.rung.name, found.plan.problem.batch) == ("wgmma-split", 1)
-    assert "wgmma-split takes one matrix at a time, and is predicted to be faster" in found.explain()
+    assert (found.plan.rung.name, found.plan.problem.batch, found.apart) == ("wgmma-split", 8, None)
+    found = wt.plan(*large, precision="ieee", backend="emulator")
+    assert (found.plan.rung.name, found.plan.problem.batch) == ("simt-warptile", 1)
+    assert "simt-warptile takes one matrix at a time, and is predicted to be faster" in found.explain()
     named = wt.plan(*large, backend="emulator", rung="simt-split-k")
     assert named.plan.problem.batch == 8
 

@@ -41,7 +41,7 @@ def chain(a, b):
         covering(
             ("row row", "row col", "col row", "col col"),
             ((9, 130, 300), (13, 65, 257), (40, 132, 96), (70, 66, 100), (1, 1, 513), (33, 40, 64)),
-            ({}, {"BM": 64, "SPLITS": 2}, {"BM": 32, "BN": 64, "SWAP": 1}, {"BM": 8, "BK": 64, "SPLITS": 2}),
+            ({}, {"BM": 64, "SPLITS": 2, "MIN_BLOCKS": 1}, {"BM": 32, "BN": 64, "SWAP": 1}, {"BM": 8, "BK": 64, "SPLITS": 2}),
             pairs=((0, 1), (0, 2)),
         ),
         6,
@@ -59,6 +59,23 @@ def test_products(layout, extents, changes):
     assert (np.abs(d - exact) <= 4 * 2.0**-24 * magnitude).all()
     wide[1:-1, 1:-2] = 7
     assert (wide == 7).all()
+
+
+@pytest.mark.parametrize("start", few([0, 1, 2, 3], 2))
+@pytest.mark.parametrize("along", ["K", "N"])
+@pytest.mark.parametrize(("n", "k"), [(70, 101), (1, 67), (131, 130)])
+def test_lines_of_b_that_begin_anywhere(n, k, along, start):
+    """What lies around B is infinite: it is copied with the ends of lines, and must not be multiplied."""
+    lines, elements = (n, k) if along == "K" else (k, n)
+    memory = np.full(start + lines * elements + 5, np.inf, np.float32)
+    b = memory[start : start + lines * elements].reshape(lines, elements)
+    b[:] = drawn(lines, elements)
+    b = b.T if along == "K" else b
+    a = drawn(5, k)
+    plan = wt.plan(a, b, config=configuration(BN=64, SPLITS=2), **BF16X6)
+    assert dict(plan.plan.kernel.instance.values)["B_WIDTH"] == 1
+    exact, magnitude = exact_and_magnitude(a, b)
+    assert (np.abs(plan(a, b) - exact) <= 4 * 2.0**-24 * magnitude).all()
 
 
 @pytest.mark.parametrize("terms", few(["normal", "positive"], 2))
@@ -128,7 +145,7 @@ def test_parts_are_added_in_the_order_of_k_whoever_is_last():
 @pytest.mark.parametrize(
     ("shape", "rung"),
     [
-        ((32, 4096, 4096), "wgmma-bf16x6"), ((64, 4096, 4096), "wgmma-bf16x6"), ((96, 1024, 8192), "wgmma-bf16x6"),
+        ((32, 4096, 4096), "wgmma-bf16x6"), ((64, 4096, 4096), "wgmma-bf16x6"), ((96, 1024, 2048), "wgmma-bf16x6"),
         ((96, 1032, 496), "simt-split-k"), ((256, 4096, 4096), "wgmma-split"), ((4, 4096, 4096), "simt-gemv"),
     ],
 )  # fmt: skip

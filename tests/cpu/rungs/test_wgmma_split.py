@@ -7,8 +7,11 @@ import pytest
 
 import warptile as wt
 from covering import ALL, covering, few, of_each
-from warptile.rungs.operand_split import Split
+from warptile.dtypes import DTYPES
+from warptile.problem import Problem
+from warptile.rungs.operand_split import Split, split_of
 
+SINGLE = DTYPES["float32"]
 UNIT = 2.0**-24
 SPLIT = {"rung": "wgmma-split", "backend": "emulator"}
 TF32 = {"precision": "tf32", "backend": "emulator"}
@@ -268,3 +271,50 @@ def test_random_problems(seed):
     b = drawn(k, n, seed=seed) if seed % 3 else drawn(n, k, seed=seed).T
     spread = np.exp2(rng.integers(-20, 20, (m, 1))).astype(np.float32)
     assert errors(wt.matmul(a * spread, b, **SPLIT), a * spread, b).max() <= max(k, 4)
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+@pytest.mark.parametrize("layout", few(["rows", "columns", "A shared", "B shared", "apart"], 3))
+def test_a_batch_is_one_launch(layout, splits):
+    """With a line in one matrix of each operand that cannot be split, C and a bias."""
+    batch, m, n, k = 3, 70, 72, 300
+    a, b = drawn(batch, m, k), drawn(batch, k, n)
+    a[1, 5, 7], b[2, 9, 11] = np.float32(1e25), np.inf
+    if layout == "columns":
+        a = np.ascontiguousarray(a.swapaxes(1, 2)).swapaxes(1, 2)
+        b = np.ascontiguousarray(b.swapaxes(1, 2)).swapaxes(1, 2)
+    elif layout == "apart":
+        wide = np.full((2 * batch, m + 3, k + 5), np.inf, np.float32)
+        wide[::2, 1 : m + 1, 2 : k + 2] = a
+        a = wide[::2, 1 : m + 1, 2 : k + 2]
+    a = np.broadcast_to(a[1], a.shape) if layout == "A shared" else a
+    b = np.broadcast_to(b[2], b.shape) if layout == "B shared" else b
+    c, bias = drawn(batch, m, n, seed=1), drawn(batch, 1, n, seed=2)
+    config = {"BM": 128, "BN": 64, "STAGES": 2, "BK": 64, "SPLIT_K": splits, "GROUP": 2, "SMS": 2}
+    plan = wt.plan(a, b, config=config, **SPLIT)
+    assert (plan.plan.problem.batch, plan.apart, len(plan.plan.kernel.copies)) == (batch, None, 2)
+    found = wt.matmul(a, b, c, beta=1, config=config, **SPLIT)
+    moved = wt.matmul(a, b, epilogue=lambda acc, bias: acc + bias, bias=bias, config=config, **SPLIT)
+    single = [wt.matmul(*each, config=config, **SPLIT) for each in zip(a, b, strict=True)]
+    assert np.allclose(found, single + c, rtol=1e-6, atol=1e-4, equal_nan=True)
+    assert np.array_equal(moved, single + bias, equal_nan=True)
+    assert np.array_equal(wt.matmul(a, b, config=config, **SPLIT), single, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "k", "threads"), [(3, 20, 4), (7, 100, 16), (40, 600, 128), (70000, 40, 8), (5, 5000, 256)]
+)
+def test_threads_share_a_contiguous_line(lines, k, threads):
+    """As many as hold it in registers, and more where that keeps more of the GPU busy."""
+    split = split_of("A", Problem.dense(lines, 1, k, SINGLE, out=SINGLE, accumulator=SINGLE).a, lines, k)
+    assert split.shared_by == max(threads, 8)
+    assert split.shared_by * 16 >= min(k, 4096)
+
+
+def test_ctas_share_a_line_that_is_transposed():
+    """A part of 256 elements stays in registers; with few lines parts are shorter, for more loads at a time."""
+    def clusters(lines, k):
+        return Split("A", lines, k, 1, lines, 16).cluster
+
+    assert [clusters(lines, 1000) for lines in (100, 1000, 4000, 20000)] == [8, 8, 4, 4]
+    assert [clusters(20000, k) for k in (64, 256, 257, 1024, 1025, 9000)] == [1, 1, 2, 4, 8, 8]

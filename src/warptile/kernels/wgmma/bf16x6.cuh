@@ -13,6 +13,7 @@
 #include "ptx/wgmma.cuh"
 #include "simt/operation.cuh"
 #include "tile/batch.cuh"
+#include "tile/epilogue_subtile.cuh"
 #include "tile/parts_of_k.cuh"
 
 namespace warptile {
@@ -57,6 +58,8 @@ template <typename CONFIG>
 struct Bf16x6Tile {
     static constexpr int BM = CONFIG::BM, BN = CONFIG::BN, BK = CONFIG::BK, THREADS = BN * 2;
     static constexpr bool B_ALONG_K = CONFIG::B_COLUMN_MAJOR;
+    static constexpr bool SHIFTED = CONFIG::B_WIDTH == 1;  // lines of B begin anywhere (`stage_shifted_columns`)
+    static_assert(SHIFTED || CONFIG::B_WIDTH == 4, "copies have 16 bytes");
     static_assert(BN % 64 == 0 && BK % 16 == 0 && BM % 8 == 0, "64 x BM x 16 for each instruction");
 
     // B's tile in shared memory as float32: columns of BK or rows of BN elements, and so far apart that the lanes of a
@@ -152,15 +155,14 @@ struct Bf16x6Rows {
     }
 };
 
-// Starts the copies of B's tile at column `first` and `k` to shared memory: columns past the end are the last ones
-// again, and elements from `end` on are zeros.
+// Starts the copies of B's tile at column `first` and `k` to shared memory, whose elements from `end` on are zeros. Of
+// lines that begin at multiples of 16 bytes: columns past the end are the last ones again.
 template <typename CONFIG, typename GEMM>
 __device__ __forceinline__ void stage_columns(unsigned to, const GEMM& gemm, int first, int k, int end) {
     using TILE = Bf16x6Tile<CONFIG>;
     constexpr int WIDTH = CONFIG::B_WIDTH, PER_LINE = (TILE::B_ALONG_K ? TILE::BK : TILE::BN) / WIDTH;
     constexpr int UNITS = TILE::BN * TILE::BK / WIDTH;
-    constexpr int COUNT = UNITS / TILE::THREADS,
-                  UNROLLED = WIDTH == 1 || COUNT < 2 ? 1 : 2;  // addresses take registers
+    constexpr int COUNT = UNITS / TILE::THREADS, UNROLLED = COUNT < 2 ? 1 : 2;  // addresses take registers
     static_assert(UNITS % TILE::THREADS == 0, "every thread copies the same number of vectors");
 #pragma unroll UNROLLED
     for (int i = 0; i < COUNT; ++i) {
@@ -171,6 +173,36 @@ __device__ __forceinline__ void stage_columns(unsigned to, const GEMM& gemm, int
         const float* const source =
             gemm.b + (TILE::B_ALONG_K ? from * gemm.ldb + (along < end ? along : 0) : at * gemm.ldb + from);
         cp_async_zero_fill<4 * WIDTH>(to + 4 * (line * TILE::B_PITCH + in_line), source, along < end ? 4 * WIDTH : 0);
+    }
+}
+
+// The same for lines that begin anywhere: what is copied, 16 bytes at a time, begins at the multiple of 16 bytes before
+// a line's elements, and in shared memory these begin `elements_past_16_bytes` later. Elements past the end of a line
+// are zeros.
+template <typename CONFIG, typename GEMM>
+__device__ __forceinline__ void stage_shifted_columns(unsigned to, const GEMM& gemm, int first, int k, int end) {
+    using TILE = Bf16x6Tile<CONFIG>;
+    constexpr int ELEMENTS = TILE::B_ALONG_K ? TILE::BK : TILE::BN, LINES = TILE::B_ALONG_K ? TILE::BN : TILE::BK;
+    constexpr int PER_LINE = ELEMENTS / 4 + 1, UNITS = PER_LINE * LINES;
+    static_assert(4 * PER_LINE <= TILE::B_PITCH, "a line has room for what is copied");
+    const int begin = TILE::B_ALONG_K ? k : first, stop = TILE::B_ALONG_K ? end : gemm.n;
+    const int first_line = TILE::B_ALONG_K ? first : k, lines = TILE::B_ALONG_K ? gemm.n : end;
+#pragma unroll 1
+    for (int number = threadIdx.x; number < UNITS; number += TILE::THREADS) {
+        const int line = number / PER_LINE, in_line = number % PER_LINE * 4;
+        const long long line_offset = min(first_line + line, lines - 1) * gemm.ldb;
+        const float* const source = gemm.b + line_offset;
+        const int at = begin + in_line - elements_past_16_bytes(source + begin);  // the first one's place in the line
+        const int end_of_line = TILE::B_ALONG_K || first_line + line < lines ? stop : 0;
+        const unsigned target = to + 4 * (line * TILE::B_PITCH + in_line);
+        if (line_offset + at >= 0) {
+            cp_async_zero_fill<16>(target, source + at, min(max(end_of_line - at, 0), 4) * 4);
+        } else {
+#pragma unroll
+            for (int i = 1; i < 4; ++i)  // others are before the matrix
+                if (line_offset + at + i >= 0)
+                    cp_async_zero_fill<4>(target + 4 * i, source + at + i, at + i < end_of_line ? 4 : 0);
+        }
     }
 }
 
@@ -189,16 +221,34 @@ struct Bf16x6Fragments {
             for (int slice = 0; slice < SLICES; ++slice) warpgroup_fence_operand(slices[step][slice]);
     }
 
+    // The first column of a lane's two.
+    static __device__ __forceinline__ int column() { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4; }
+
+    // How far lines are shifted in shared memory that this lane reads: one or two, as every fourth row of B begins as far
+    // from a multiple of 16 bytes.
+    int shifts[TILE::SHIFTED ? 2 : 1] = {};
+    template <typename GEMM>
+    __device__ __forceinline__ void find_shifts(const GEMM& gemm, int first, int k) {
+        if constexpr (TILE::SHIFTED) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const long long line = TILE::B_ALONG_K ? min(first + column() + 8 * half, gemm.n - 1) : threadIdx.x % 4;
+                shifts[half] = elements_past_16_bytes(gemm.b + line * gemm.ldb + (TILE::B_ALONG_K ? k : first));
+            }
+        }
+    }
+
     // Reads and splits them.
     __device__ __forceinline__ void load(unsigned from, SplitCheck& check) {
-        const int lane = threadIdx.x % 32, t = lane % 4;
+        const int t = threadIdx.x % 4;
 #pragma unroll
         for (int step = 0; step < STEPS; ++step)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const int column = threadIdx.x / 32 * 16 + lane / 4 + 8 * half;
+                const int column = this->column() + 8 * half;
+                const unsigned shift = TILE::SHIFTED ? 4 * shifts[half] : 0;
                 float values[4];
-                if constexpr (TILE::B_ALONG_K) {
+                if constexpr (TILE::B_ALONG_K && !TILE::SHIFTED) {
                     const uint4 bits = ld_shared<16>(from + 4 * (column * TILE::B_PITCH + 16 * step + 4 * t)).bits;
                     values[0] = __uint_as_float(bits.x), values[1] = __uint_as_float(bits.y);
                     values[2] = __uint_as_float(bits.z), values[3] = __uint_as_float(bits.w);
@@ -206,7 +256,8 @@ struct Bf16x6Fragments {
 #pragma unroll
                     for (int j = 0; j < 4; ++j) {
                         const int k = 16 * step + TILE::k_of(t, j);
-                        values[j] = __uint_as_float(ld_shared<4>(from + 4 * (k * TILE::B_PITCH + column)).bits);
+                        const int at = TILE::B_ALONG_K ? column * TILE::B_PITCH + k : k * TILE::B_PITCH + column;
+                        values[j] = __uint_as_float(ld_shared<4>(from + shift + 4 * at).bits);
                     }
                 }
 #pragma unroll
@@ -240,11 +291,19 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
     extern __shared__ __align__(128) unsigned char shared_bytes[];  // STAGES tiles of B, and two of A
     const unsigned b_stages = shared_address(shared_bytes), a_stages = b_stages + STAGES * TILE::B_BYTES;
 
+    const auto stage = [&](int tile) {
+        const unsigned to = b_stages + tile % STAGES * TILE::B_BYTES;
+        if constexpr (TILE::SHIFTED) {
+            stage_shifted_columns<CONFIG>(to, gemm, first_column, first_k + tile * BK, end_k);
+        } else {
+            stage_columns<CONFIG>(to, gemm, first_column, first_k + tile * BK, end_k);
+        }
+    };
     Bf16x6Rows<CONFIG, decltype(gemm)> rows;
     rows.load(gemm, first_row, first_k, end_k);
 #pragma unroll
     for (int tile = 0; tile < STAGES - 1; ++tile) {
-        stage_columns<CONFIG>(b_stages + tile * TILE::B_BYTES, gemm, first_column, first_k + tile * BK, end_k);
+        stage(tile);
         cp_async_commit_group();
     }
 
@@ -253,6 +312,7 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
     for (int i = 0; i < REGISTERS; ++i) products[i] = sums[i] = 0;
     warpgroup_fence_operand(products);  // or else the compiler takes the zeros for a part of the first wgmmas (C7515)
     Bf16x6Fragments<CONFIG> fragments;
+    fragments.find_shifts(gemm, first_column, first_k);
     SplitCheck check;
     const auto promote = [&] {
         wgmma_wait_group<0>();
@@ -265,9 +325,7 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
         const unsigned slices_of_a = a_stages + tile % 2 * TILE::A_BYTES;
         cp_async_wait_group<STAGES - 2>();
         __syncthreads();
-        if (tile + STAGES - 1 < tiles)
-            stage_columns<CONFIG>(b_stages + (tile + STAGES - 1) % STAGES * TILE::B_BYTES, gemm, first_column,
-                                  first_k + (tile + STAGES - 1) * BK, end_k);
+        if (tile + STAGES - 1 < tiles) stage(tile + STAGES - 1);
         cp_async_commit_group();
         rows.store(slices_of_a, check);
         fence_proxy_async();

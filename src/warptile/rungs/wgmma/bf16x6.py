@@ -54,9 +54,9 @@ MOST_K = 2**31 - 1024
 SLICES, SLICE_BYTES, ELEMENT_BYTES, VECTOR = 3, 2, 4, 4
 K_OF_INSTRUCTION, COLUMNS_OF_WARPGROUP, MOST_BM = 16, 64, 256
 
-FRAGMENT_REGISTERS, OTHER_REGISTERS, BATCH_REGISTERS, REGISTERS = 24, 24, 8, 65536
-"""Registers of a thread for slices of B, others beside sums, more for a batch, and those of an SM. An estimate: see
-`_registers`."""
+FRAGMENT_REGISTERS, OTHER_REGISTERS, BATCH_REGISTERS, SHIFT_REGISTERS, REGISTERS = 24, 24, 8, 20, 65536
+"""Registers of a thread for slices of B, others beside sums, more for a batch, more where lines of B begin anywhere, and
+those of an SM. An estimate: see `_registers`."""
 
 
 class WgmmaBf16x6(RankedRung):
@@ -203,6 +203,7 @@ def _registers(problem: Problem, config: Config) -> int:
     bm, bk = config["BM"], config["BK"]
     of_a = bm * bk // (2 * config["BN"])
     addresses = BATCH_REGISTERS if problem.batch > 1 else 0
+    addresses += SHIFT_REGISTERS if _b_width(problem) == 1 else 0
     return bm + FRAGMENT_REGISTERS * bk // BK + 2 * of_a + OTHER_REGISTERS + addresses
 
 

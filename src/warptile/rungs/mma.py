@@ -10,6 +10,7 @@ from warptile.device import REFERENCE, DeviceLimits
 from warptile.launch.params import Params
 from warptile.problem import Problem
 from warptile.rungs import mma_cost
+from warptile.rungs.batch import for_batches
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import blocks, keeps_order, padding_reason
 from warptile.rungs.mechanism import Mechanism
@@ -265,6 +266,7 @@ class MmaFinal(MmaRung):
     """All of it, tuned."""
 
     batch_invariant = True
+    batches = True
     eight_bits = True
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
@@ -301,6 +303,10 @@ class MmaFinal(MmaRung):
         """As `Rung.compared_us`: of float64."""
         is_double = problem.a.dtype.name == "float64"
         return mma_cost.terms_us(problem, config, device.sms)[1] if is_double else None
+
+    def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
+        """As `Rung.resolve`."""
+        return for_batches(super().resolve(problem, config, device))
 
     def resources(self, problem: Problem, config: Config) -> MmaResources:
         """What a CTA of a configuration takes of an SM."""

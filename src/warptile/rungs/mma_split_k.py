@@ -41,7 +41,6 @@ class MmaSplitK(RankedRung, MmaFinal):
     dtypes = ("float64",)
     competes = True
     batch_invariant = False
-    batches = True
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`: each tile with as many parts of K as keep the GPU busy."""

@@ -1,5 +1,5 @@
 """Blocks that share the K of a tile of D: their launch, for a batch too. The last one to finish adds up what all have
-(kernels/tile/parts_of_k.cuh, kernels/tile/batch.cuh)."""
+(kernels/tile/parts_of_k.cuh)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from warptile.launch.params import Field, Params, Pointer, Scalar
 from warptile.launch.workspace import Workspace
+from warptile.rungs.batch import batch_members, with_batch
 from warptile.rungs.kernel_spec import KernelSpec, gemm_members
 
 PARTIALS, ARRIVALS = "partial sums", "arrivals"
@@ -23,7 +24,6 @@ def shared_by_blocks(one: KernelSpec, splits: int, tile_bytes: int, *, at_run_ti
     """
     tiles, shared = one.grid[0], splits > 1
     seen = one.view.problem
-    operands = (("a", seen.a), ("b", seen.b), ("c", seen.c), ("d", seen.d))
     members: tuple[tuple[str, Field], ...] = (
         *gemm_members(one.view),
         ("partials", Pointer(PARTIALS if shared else None)),
@@ -31,15 +31,11 @@ def shared_by_blocks(one: KernelSpec, splits: int, tile_bytes: int, *, at_run_ti
     )
     if at_run_time:
         members += (("splits", Scalar("s32", splits)),)
-    members += tuple(
-        (f"strides.{name}", Scalar("s64", operand.batch_stride if operand is not None else 0))
-        for name, operand in operands
-    )
+    members += batch_members(seen)
     workspaces = (Workspace(PARTIALS, tiles * splits * tile_bytes), Workspace(ARRIVALS, tiles * 4, zero=True))
-    values = (*one.instance.values, ("BATCHED", seen.batch > 1))
     return replace(
         one,
-        instance=replace(one.instance, values=values),
+        instance=with_batch(one.instance, seen),
         grid=(tiles * splits, 1, 1),
         waits=False,  # blocks count arrivals and wait for none
         params=Params(members),

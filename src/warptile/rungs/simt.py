@@ -10,6 +10,7 @@ from warptile.device import REFERENCE, DeviceLimits
 from warptile.launch.params import Params
 from warptile.problem import Problem
 from warptile.rungs import simt_cost
+from warptile.rungs.batch import for_batches
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, element_types, gemm_members
 from warptile.rungs.legality import blocks, ceil_div, grid_reason, keys_reason, operand_reason, padding_reason
 from warptile.rungs.mechanism import Mechanism
@@ -330,6 +331,7 @@ class SimtWarptile(SimtRung):
     mechanism = Mechanism(interleaved=True)
     keys: tuple[str, ...] = WARPTILE_KEYS
     batch_invariant = True
+    batches = True
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
         """The first legal candidate if D has enough of its tiles for the SMs, else the smallest tile."""
@@ -350,7 +352,7 @@ class SimtWarptile(SimtRung):
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
         return (
-            operand_reason(problem, WARPTILE_DTYPES)
+            operand_reason(problem, WARPTILE_DTYPES, batches=True)
             or keys_reason(config, WARPTILE_KEYS)
             or self.tiles_reason(problem, config)
         )
@@ -387,6 +389,10 @@ class SimtWarptile(SimtRung):
         bits = problem.accumulator.bits
         widths = _a_width(problem, config, bits), _b_width(problem, bits), _d_width(problem, bits)
         return tuple(zip(("A_WIDTH", "B_WIDTH", "D_WIDTH"), widths, strict=True))
+
+    def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
+        """As `Rung.resolve`."""
+        return for_batches(super().resolve(problem, config, device))
 
 
 # --- simt-half2 ---------------------------------------------------------------------------------------------------

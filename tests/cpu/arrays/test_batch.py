@@ -83,7 +83,7 @@ def test_batches_that_there_are_not(changes, message):
         replace(dense(8, 8, 8, 2), **changes)
 
 
-def test_one_rung_takes_batches_and_the_others_say_that_they_do_not():
+def test_the_last_rung_of_a_family_takes_batches_and_the_others_say_that_they_do_not():
     problem = dense(128, 128, 128, 2, out="float16")
     took = []
     for rung in RUNGS.values():
@@ -94,7 +94,7 @@ def test_one_rung_takes_batches_and_the_others_say_that_they_do_not():
         took += [rung.name] if reason is None else []
         single = rung.illegal(given.single, rung.default_config(given.single))
         assert reason is None or single is not None or "the batch has 2 matrices; it takes one" in reason, rung.name
-    assert took == ["wgmma-final"]  # of the ladder; four beside it do too
+    assert took == ["simt-warptile", "mma-final", "wgmma-final"]  # and, of float32, wgmma-split
 
 
 def repacks_of(problem, **changes):
@@ -241,6 +241,9 @@ def test_a_batch_of_arrays_is_one_problem():
 TYPES = {"float32": ("float32", "float32"), "float64": ("float64", "float64"), "bfloat16": ("bfloat16", "bfloat16")}
 BATCHED = (
     ("simt-split-k", "float32"),
+    ("simt-warptile", "float64"),
+    ("mma-final", "bfloat16"),
+    ("mma-final", "float64"),
     ("simt-gemv", "bfloat16"),
     ("mma-split-k", "float64"),
     ("wgmma-bf16x6", "float32"),
@@ -265,17 +268,26 @@ def test_kernels_beside_the_ladder_take_batches(rung, name, swap):
     assert all_of_it.predicted_us < 5 * one.predicted_us
 
 
-def test_float32_takes_one_launch_or_one_for_each_matrix_whichever_is_predicted_to_be_faster():
-    small_ones, large = ((np.empty((8, size, size), np.float32),) * 2 for size in (64, 2048))
-    found = wt.plan(*small_ones, backend="emulator")
-    assert (found.plan.problem.batch, found.apart) == (8, None)
-    found = wt.plan(*large, backend="emulator")
-    assert (found.plan.rung.name, found.plan.problem.batch, found.apart) == ("wgmma-split", 8, None)
-    found = wt.plan(*large, precision="ieee", backend="emulator")
-    assert (found.plan.rung.name, found.plan.problem.batch) == ("simt-warptile", 1)
-    assert "simt-warptile takes one matrix at a time, and is predicted to be faster" in found.explain()
-    named = wt.plan(*large, backend="emulator", rung="simt-split-k")
-    assert named.plan.problem.batch == 8
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89", "sm_90a"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("float32", {}), ("float32", {"precision": "ieee"}), ("float32", {"precision": "tf32"}), ("float64", {}),
+        ("float64", {"batch_invariant": True}), ("float32", {"batch_invariant": True}), ("bfloat16", {}), ("int8", {}),
+        ("float8_e4m3", {}),
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("extents", [(64, 64, 64), (1030, 333, 2001), (1, 4096, 4096), (700, 2, 96)], ids=str)
+def test_plans_take_a_batch_in_one_launch_on_every_gpu(monkeypatch, arch, name, options, extents):
+    fewest = {"float8_e4m3": 89, "bfloat16": 80}.get(name, 80 if "tf32" in options.values() else 0)
+    if int(arch[3:5]) < fewest:
+        return
+    monkeypatch.setenv("WARPTILE_ARCH", arch)
+    m, n, k = extents
+    a, b = np.empty((8, m, k), DTYPES[name].numpy), np.empty((8, k, n), DTYPES[name].numpy)
+    found = wt.plan(a, b, backend="emulator", **options)
+    assert (found.plan.problem.batch, found.apart) == (8, None), found.plan
 
 
 # --- products --------------------------------------------------------------------------------------------------------
@@ -514,7 +526,7 @@ def test_a_plan_says_how_and_takes_arrays_like_its_own(launches):
         plan(a, b[0])
     apart = wt.plan(a[::-1], b, **options)
     assert "(3,): one launch for each matrix: the matrices of a have no single batch stride" in apart.explain()
-    other = wt.plan(a, b, rung="mma-final", backend="emulator")
+    other = wt.plan(a, b, rung="mma-multistage", backend="emulator")
     assert "(3,): one launch for each matrix: the batch has 3 matrices; it takes one" in other.explain()
 
 

@@ -2,6 +2,7 @@
 // groups, D in vectors; the tile sizes are tuned.
 #pragma once
 
+#include "tile/batch.cuh"
 #include "tile/mma_epilogue.cuh"
 #include "tile/mma_mainloop.cuh"
 #include "tile/mma_staging.cuh"
@@ -154,14 +155,22 @@ __device__ __forceinline__ void multiply_tile(
     __syncthreads();
 }
 
+// What the kernel takes. A launch takes a batch.
+template <typename CONFIG>
+struct MmaFinalParams {
+    GemmParams<typename CONFIG::OPERATION> gemm;
+    BatchStrides strides;
+};
+
 template <typename CONFIG>
 __global__ void __launch_bounds__(CONFIG::TILE::THREADS, CONFIG::MIN_BLOCKS)
-    mma_final(const __grid_constant__ GemmParams<typename CONFIG::OPERATION> params) {
+    mma_final(const __grid_constant__ MmaFinalParams<CONFIG> params) {
     using OPERATION = typename CONFIG::OPERATION;
     using TILE = typename CONFIG::TILE;
-    const GemmParams<OPERATION> gemm = params.values();
-    const auto position =
-        grouped_tile<CONFIG::GROUP>(blockIdx.x, tiles_along(gemm.m, TILE::BM), tiles_along(gemm.n, TILE::BN));
+    const int tiles_m = tiles_along(params.gemm.m, TILE::BM), tiles_n = tiles_along(params.gemm.n, TILE::BN);
+    const PartOfTile<CONFIG::BATCHED> own(1, tiles_m * tiles_n);
+    const GemmParams<OPERATION> gemm = matrix_of_batch<CONFIG::BATCHED>(params.gemm, params.strides, own.matrix);
+    const auto position = grouped_tile<CONFIG::GROUP>(own.tile, tiles_m, tiles_n);
     const int row = position.row * TILE::BM, column = position.column * TILE::BN;
     extern __shared__ __align__(128) unsigned char memory[];  // stages, then patches
     MmaAccumulators<OPERATION, TILE> accumulators;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "mma/final.cuh"
-#include "tile/batch.cuh"
 #include "tile/parts_of_k.cuh"
 
 namespace warptile {

@@ -6,6 +6,7 @@
 #include "simt/operation.cuh"
 #include "simt/register_tile.cuh"
 #include "simt/operand_staging.cuh"
+#include "tile/batch.cuh"
 
 namespace warptile {
 
@@ -131,11 +132,20 @@ __device__ __forceinline__ void store_block(const typename CONFIG::ACCUMULATOR (
     }
 }
 
+// What the kernel takes. A launch takes a batch.
+template <typename CONFIG>
+struct SimtWarptileParams {
+    GemmParams<SimtOperation<CONFIG>> gemm;
+    BatchStrides strides;
+};
+
 template <typename CONFIG>
 __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG::WN) * 32, CONFIG::MIN_BLOCKS)
-    simt_warptile(const __grid_constant__ GemmParams<SimtOperation<CONFIG>> params) {
-    const auto gemm = params.values();
-    const BlockOrigin origin = BlockOrigin::grouped<CONFIG::BM, CONFIG::BN, CONFIG::GROUP>(gemm.m, gemm.n, blockIdx.x);
+    simt_warptile(const __grid_constant__ SimtWarptileParams<CONFIG> params) {
+    const PartOfTile<CONFIG::BATCHED> own(
+        1, tiles_along(params.gemm.m, CONFIG::BM) * tiles_along(params.gemm.n, CONFIG::BN));
+    const auto gemm = matrix_of_batch<CONFIG::BATCHED>(params.gemm, params.strides, own.matrix);
+    const BlockOrigin origin = BlockOrigin::grouped<CONFIG::BM, CONFIG::BN, CONFIG::GROUP>(gemm.m, gemm.n, own.tile);
     typename CONFIG::ACCUMULATOR accumulators[CONFIG::TM][CONFIG::TN] = {};
     multiply_block<CONFIG, false>(accumulators, gemm, origin, 0, 1);
     store_block<CONFIG>(accumulators, gemm, origin);

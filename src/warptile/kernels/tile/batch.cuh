@@ -5,7 +5,8 @@
 
 namespace warptile {
 
-// Elements from each matrix of a batch to the next: zero where all share one, and for a single GEMM.
+// Storage units from each matrix of a batch to the next: zero where all share one, and for a single GEMM. The host
+// writes these members in this order (rungs/batch.py).
 struct BatchStrides {
     long long a, b, c, d;
 };

@@ -145,7 +145,7 @@ def test_parts_are_added_in_the_order_of_k_whoever_is_last():
 @pytest.mark.parametrize(
     ("shape", "rung"),
     [
-        ((32, 4096, 4096), "wgmma-bf16x6"), ((64, 4096, 4096), "wgmma-bf16x6"), ((96, 1024, 2048), "wgmma-bf16x6"),
+        ((32, 4096, 4096), "wgmma-bf16x6"), ((64, 4096, 4096), "wgmma-bf16x6"), ((64, 1024, 8192), "wgmma-bf16x6"),
         ((96, 1032, 496), "simt-split-k"), ((256, 4096, 4096), "wgmma-split"), ((4, 4096, 4096), "simt-gemv"),
     ],
 )  # fmt: skip

@@ -23,6 +23,11 @@ INTRINSICS = {"store_matrix_sync", "load_matrix_sync", "mma_sync", "fill_fragmen
 KEYWORDS = {"max_sms"}
 """Arguments of `warptile.matmul`."""
 
+MEASURED = re.compile(r"^\| [^|]+ \| (\d+)\^3 \| [^|]+ \| [^|]+ \| ([\d.]+) \| [^|]+ \| ([\d.–]+) \|", re.M)
+"""Size, TFLOP/s and speedup over the previous rung, of the rows of a page's table."""
+SPEED = re.compile(r"([\d.]*\d) TFLOP/s at (\d+)\^3")
+SPEEDUP = re.compile(r"(\d\.\d+) times the rung before")
+
 SECTIONS = ["Problem", "Idea", "Predict", "Result", "What can go wrong", "Next"]
 MOST_LINES, MOST_LINES_OF_THE_LAST = 75, 110
 """Of a page without its generated tables: a screen of idea, one of code, one of evidence."""
@@ -85,6 +90,33 @@ def test_a_page_quotes_its_kernel_and_names_bugs_and_counters_that_there_are(nam
     assert unknown_names(text) == []
 
 
+def stale_figures(text):
+    """Speeds and speedups that the text of a result says and its table does not."""
+    said = " ".join(text.partition("\n## Result\n")[2].partition("<!-- measured:")[0].split())
+    rows = MEASURED.findall(text)
+
+    def rounds(number, to):
+        return number != "–" and abs(float(number) - float(to)) <= 0.51 * 10.0 ** -len(to.partition(".")[2])
+
+    speeds = [(speed, size) for speed, size in SPEED.findall(said)
+              if not any(size == of and rounds(measured, speed) for of, measured, _ in rows)]  # fmt: skip
+    return speeds + [times for times in SPEEDUP.findall(said) if not any(rounds(each, times) for *_, each in rows)]
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_the_text_of_a_result_says_what_its_table_says(name):
+    assert stale_figures(page(name)) == []
+
+
+def test_each_page_is_linked_by_the_ladder_and_by_a_page_before_it():
+    listed = re.findall(r"\]\(rungs/([\w-]+)\.md\)", (ROOT / "docs" / "ladder.md").read_text())
+    assert listed == list(RUNGS)
+    names = list(RUNGS)
+    for number, name in enumerate(names[1:], 1):
+        before = [page(each).partition("\n## Next\n")[2] for each in names[:number]]
+        assert any(f"({name}.md)" in text for text in before), name
+
+
 @pytest.mark.parametrize("name", RUNGS)
 def test_an_idea_fits_a_line_of_a_terminal(name):
     assert 0 < len(RUNGS[name].idea) <= 80
@@ -96,3 +128,7 @@ def test_the_checks_can_fail():
     )
     assert not_in_the_kernels(text) == ["wgmma_commit_groups();"]
     assert unknown_names(text) == ["tma_nothing"]
+    result = "\n## Result\n{} TFLOP/s at 4096^3, {} times the rung\nbefore.\n<!-- measured:x -->\n"
+    table = "| bf16 | 4096^3 | 1.0 | dram | 420.8 | 65.1 % | 1.27 |  |\n"
+    assert stale_figures(result.format(421, 1.3) + table) == []
+    assert stale_figures(result.format(410, 1.37) + table) == [("410", "4096"), "1.37"]

@@ -83,17 +83,24 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @command.command("start")
-@click.argument("name", type=EXERCISE)
+@click.argument("name", required=False, type=EXERCISE)
 @click.argument("file", required=False, type=FILE_TO_WRITE)
-def start(name: str, file: Path | None) -> int:
-    """Write an exercise to FILE, by default NAME.cu.
+def start(name: str | None, file: Path | None) -> int:
+    """Write an exercise to FILE, by default NAME.cu. Without NAME, list them.
 
     \b
-    Example:
+    Examples:
+      warptile learn start
       warptile learn start swizzle mine.cu
     """
     from warptile.learn.exercise import named
+    from warptile.learn.exercise_list import EXERCISES
 
+    if name is None:
+        width = max(map(len, EXERCISES))
+        for each in EXERCISES.values():
+            click.echo(f"lesson {each.lesson:2}  {each.name:{width}}  {each.title}")
+        return 0
     path = file or Path(f"{name}.cu")
     if path.exists():
         raise click.UsageError(f"{path} exists; give another name: warptile learn start {name} mine.cu")
@@ -197,9 +204,9 @@ def quiz(number: int | None) -> int:
     asked = [part for each in (course if number is None else (number,)) for part in course[each].named("predict")]
     right = 0
     for part in asked:
-        said = click.prompt(f"\n{part.text}\n>", type=float, prompt_suffix=" ")
+        said = click.prompt(f"\n{_folded(part.text)}\n>", type=float, prompt_suffix=" ")
         answer = PREDICTIONS[part.name]()
         right += answer.holds(said)
-        click.echo(f"{'Right' if answer.holds(said) else 'Not quite'}: {answer.shown}. {answer.why}")
+        click.echo(_folded(f"{'Right' if answer.holds(said) else 'Not quite'}: {answer.shown}. {answer.why}"))
     click.echo(f"\n{right} of {len(asked)} right")
     return 0

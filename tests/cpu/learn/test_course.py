@@ -145,6 +145,15 @@ def test_the_quiz_asks_shows_and_counts(monkeypatch, capsys):
     assert out.endswith("2 of 3 right\n")
 
 
+def test_the_quiz_fits_the_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    told = []
+    monkeypatch.setattr("click.prompt", lambda text, **named: told.append(text) or 1.0)
+    assert run(["learn", "quiz"]) == 0
+    told += [capsys.readouterr().out]
+    assert max(len(line) for text in told for line in text.splitlines()) <= 60
+
+
 def test_the_quiz_of_no_lesson(capsys):
     assert run(["learn", "quiz", "77"]) == 2
     assert "lesson 77: there are 1, 2" in capsys.readouterr().err

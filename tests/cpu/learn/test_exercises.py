@@ -105,6 +105,14 @@ def test_a_file_that_does_not_compile_is_told_by_its_lines(tmp_path, monkeypatch
     assert said[1] == f'line {len(lines) + 2}: identifier "w" is undefined'
 
 
+def test_start_without_a_name_lists_the_exercises(capsys):
+    assert run(["learn", "start"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[2] for line in lines] == list(EXERCISES)
+    assert [int(line.split()[1]) for line in lines] == [each.lesson for each in EXERCISES.values()]
+    assert max(map(len, lines)) <= 79
+
+
 def test_from_start_to_passed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run(["learn", "start", "swizzle"]) == 0

@@ -127,6 +127,8 @@ def test_there_is_a_view_for_every_part_and_every_rung(document):
 
 def test_the_ladder_has_the_figures_of_the_records(document, data):
     figure = document.one("figure", id="ladder")
+    on = {record.environment.gpu for record in data.records if isinstance(record, recorded_results.LadderRecord)}
+    assert figure.one("figcaption").text == f"The ladder on {' and '.join(on)}: TFLOP/s of every rung"
     rows = {row[0]: row for row in figure.one("table", "wt-table").rows()[1:]}
     assert list(rows) == [name for name in RUNGS if name not in UNMEASURED]
     for name, row in rows.items():

@@ -28,7 +28,9 @@ def views(data: PageData) -> tuple[PageView, ...]:
 def _overview(data: PageData, speeds: list[rung_speeds.RungSpeed]) -> PageView:
     figure, conditions = None, Markup("")
     if speeds:
-        title = f"The ladder on {' and '.join(data.gpus)}: TFLOP/s of every rung"
+        taken = data.lookup.sources()
+        measured_on = dict.fromkeys(each.environment.gpu for each in data.records if each.id in taken) or data.gpus
+        title = f"The ladder on {' and '.join(measured_on)}: TFLOP/s of every rung"
         figure = rung_speeds.ladder_chart("ladder", title, speeds, data)
         origins = _shipped_sources() if data.basis == "summary" else data.lookup.origins()
         conditions = rendered(LADDER_CONDITIONS + FP8_CONDITION + origins, "records")

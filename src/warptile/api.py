@@ -32,7 +32,7 @@ from warptile.epilogue.epilogue_program import Program
 from warptile.epilogue.fused_epilogue import Fused, Layout, Partials
 from warptile.epilogue.identity import identity
 from warptile.epilogue.tracing import trace
-from warptile.errors import EpilogueError, LayoutError, ShapeError, UnsupportedError
+from warptile.errors import ArgumentTypeError, EpilogueError, LayoutError, ShapeError, UnsupportedError
 from warptile.gated_call import GatedPlan, gated_epilogue, gated_plan, gated_product, remembered_gate
 from warptile.packed_call import (
     NOTHING_BESIDE,
@@ -555,9 +555,9 @@ class _Call:
         return product.with_row_major_a(copy=copy)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MatmulPlan:
-    """A chosen kernel for arrays of one shape, type and layout.
+    """A chosen kernel for arrays of one shape, type and layout. A plan equals no other one.
 
     Attributes:
         plan: problem, rung, configuration, prediction and what was rejected. An `Addend` where nothing is multiplied
@@ -646,7 +646,11 @@ class MatmulPlan:
                 "c: this plan was made without it and would not read it; make another: warptile.plan(a, b, c)"
             )
         names = [] if self.program is None else self.program.operands
-        refuse_unknown("plan", (*names, "out"), {name: 0 for name in epilogue_tensors if name not in names})
+        unknown = {name: 0 for name in epilogue_tensors if name not in names}
+        for name in unknown:
+            if name in OPTIONS:
+                raise ArgumentTypeError(f"{name}: it is fixed when a plan is made: warptile.plan(a, b, {name}=...)")
+        refuse_unknown("plan", (*names, "out"), unknown)
         missing = [name for name in names if name not in epilogue_tensors]
         if missing:
             raise EpilogueError(f"epilogue: it takes {missing[0]!r}, which was not given: give {missing[0]}=...")

@@ -186,7 +186,7 @@ def gated_product(
     return matmul(a, *_first_sides(b, c, kind, n), out=out, epilogue=gated.function, **dict(options), **named)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GatedPlan:
     """A held plan of such a call: as `warptile.MatmulPlan`, of two GEMMs.
 

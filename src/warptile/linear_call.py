@@ -10,12 +10,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from warptile.api import bound_calls, matmul, options_of, said_of
+from warptile.arrays.array_view import is_tracer, view
 from warptile.arrays.epilogue_operands import check_names
 from warptile.arrays.options import refuse_unknown
+from warptile.arrays.quantized_weights import QuantizedWeights
+from warptile.arrays.split_matrix import SplitMatrix
 from warptile.epilogue.identity import MadeOf, identity
 from warptile.epilogue.tracing import Reduced, operand_names, refuse
-from warptile.errors import DTypeError, ShapeError
-from warptile.packed_call import PACKED
+from warptile.errors import DTypeError, LayoutError, ShapeError
+from warptile.packed_call import PACKED, PACKED_LEFT
 from warptile.torch_route import linear_in_torch, requires_gradient, shown_to_dynamo, torch_sees, traced_linear
 
 if TYPE_CHECKING:
@@ -163,10 +166,15 @@ def check_linear(x: Any, w: Any, bias: Any) -> None:
         raise ShapeError("x: got a scalar; it needs at least one axis: x.reshape(1)")
     if x_shape[-1] != w_shape[-1]:
         swapped = len(w_shape) == 2 and x_shape[-1] == w_shape[0]
+        turned = "weights quantized as quantize(w.T)" if isinstance(w, QuantizedWeights) else "linear(x, w.T)"
         raise ShapeError(
             f"x has shape {x_shape} and w has shape {w_shape}: the last axis of x ({x_shape[-1]}) must equal the last "
-            f"axis of w ({w_shape[-1]}), "
-            + ("such as linear(x, w.T)" if swapped else f"such as a w of shape (N, {x_shape[-1]})")
+            f"axis of w ({w_shape[-1]}), such as {turned if swapped else f'a w of shape (N, {x_shape[-1]})'}"
+        )
+    if isinstance(w, SplitMatrix) and w.axis != 1:
+        raise LayoutError(
+            f"w: got a SplitMatrix of shape {w_shape} with slices along axis {w.axis}; linear sums over axis 1 of w: "
+            f"linear(x, split(w, axis=1))"
         )
     if type(w) not in PACKED and x.dtype != w.dtype:  # matmul compares activations with what w is for
         raise DTypeError(
@@ -181,6 +189,17 @@ def check_linear(x: Any, w: Any, bias: Any) -> None:
 
 def _conversion(array: Any) -> str:
     return "astype" if hasattr(array, "astype") else "to"
+
+
+def check_each(x: Any, w: Any) -> None:
+    """Raise what keeps one of the arrays by itself from being an operand, with the name that `linear` has for it.
+
+    Raises:
+        DTypeError, LayoutError: an element type that no kernel takes, or memory that cannot be read.
+    """
+    for name, operand in (("x", x), ("w", w)):
+        if type(operand) not in PACKED | PACKED_LEFT and not is_tracer(operand):
+            view(operand, name)
 
 
 def product_of_rows(x: Any, w: Any, bias: Any, options: dict[str, Any], *, binds: bool = False) -> Any:
@@ -198,10 +217,11 @@ def product_of_rows(x: Any, w: Any, bias: Any, options: dict[str, Any], *, binds
     rows = x if len(x.shape) <= 2 else x.reshape((math.prod(x.shape[:-1]), x.shape[-1]))
     try:
         d = matmul(rows, transposed, bias, **options)
-    except DTypeError as error:
+    except (DTypeError, LayoutError) as error:
+        check_each(x, w)
         if bias is None or not str(error).startswith("c is "):
             raise
-        raise DTypeError(_C.sub("bias", str(error))) from None  # which matmul knows as c
+        raise type(error)(_C.sub("bias", str(error))) from None  # which matmul knows as c
     calls = bound_calls(type(rows)) if binds else None
     if calls is not None and calls.binds_linear:
         calls.learn_linear((x, w, bias), (LINEAR, *options.values()), (rows, transposed, bias), options_of(**options))
@@ -258,7 +278,11 @@ def _fused_rows(
             epilogue = _linear_epilogue(epilogue, bias is not None, len(x.shape) > 2)
 
     def multiply(rows: Any, transposed: Any, given: dict[str, Any]) -> Any:
-        found = matmul(rows, transposed, addend, epilogue=epilogue, **options, **given)
+        try:
+            found = matmul(rows, transposed, addend, epilogue=epilogue, **options, **given)
+        except (DTypeError, LayoutError):
+            check_each(x, w)
+            raise
         if multiplied is not None and epilogue is not None:
             multiplied(((rows, transposed, None, None), said_of(**options), identity(epilogue), given))
         return found

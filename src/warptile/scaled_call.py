@@ -423,7 +423,7 @@ def known_epilogue(
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScaledPlan:
     """A held plan of such a call: as `warptile.MatmulPlan`, whose scales in arrays are given to each call.
 

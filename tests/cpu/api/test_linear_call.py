@@ -92,6 +92,26 @@ def test_what_does_not_fit(arguments, error, words):
         wt.linear(*arguments, backend="emulator")
 
 
+@pytest.mark.parametrize("options", [{}, {"epilogue": wt.relu}, {"alpha": 2.0}], ids=str)
+def test_an_array_that_is_no_operand_has_the_name_that_linear_gives_it(options):
+    x, w = drawn(5, 7), drawn(3, 7)
+    with pytest.raises(wt.DTypeError, match="^x: got element type int64"):
+        wt.linear(x.astype(int), w.astype(int), backend="emulator", **options)
+    with pytest.raises(wt.DTypeError, match=r"^x: got byte order .*: x\.astype\('float32'\)$"):
+        wt.linear(x.astype(">f4"), w.astype(">f4"), backend="emulator", **options)
+    with pytest.raises(wt.LayoutError, match=r"^w: got a masked array, .*: w\.filled\(0\)$"):
+        wt.linear(x, np.ma.masked_array(w), backend="emulator", **options)
+
+
+def test_packed_weights_that_lie_the_other_way_are_told_how_to_be_made():
+    x, w = drawn(5, 64), drawn(6, 64)
+    with pytest.raises(wt.LayoutError, match=r"^w: .*along axis 0.* linear\(x, split\(w, axis=1\)\)$"):
+        wt.linear(x, wt.split(w), backend="emulator")
+    assert np.allclose(wt.linear(x, wt.split(w, axis=1), backend="emulator"), x @ w.T, atol=1e-4)
+    with pytest.raises(wt.ShapeError, match=r"weights quantized as quantize\(w\.T\)$"):
+        wt.linear(drawn(4, 64), wt.quantize(drawn(64, 128), group_size=64), backend="emulator")
+
+
 def test_an_unknown_keyword():
     with pytest.raises(TypeError, match="unexpected keyword"):
         wt.linear(drawn(5, 7), drawn(3, 7), scale=2)

@@ -1,6 +1,7 @@
 """matmul on the emulator: every shape, layout and type against float64, and what wrong calls are told."""
 
 import logging
+import pickle
 import re
 import threading
 from pathlib import Path
@@ -341,6 +342,23 @@ def test_a_plan_refuses_other_arrays():
         plan(drawn(8, 16), drawn(8, 16).T)
     with pytest.raises(wt.LayoutError, match="a: this plan is for"):
         plan(np.zeros((8, 17), np.float32)[:, 1:], drawn(16, 8))
+
+
+def test_a_plan_has_its_options():
+    a, b = drawn(8, 16), drawn(16, 8)
+    plan = wt.plan(a, b, **NAIVE)
+    with pytest.raises(wt.ArgumentTypeError, match=r"^alpha: it is fixed when a plan is made: warptile\.plan\(a, b, alpha=\.\.\.\)$"):
+        plan(a, b, alpha=2.0)
+    with pytest.raises(wt.ArgumentTypeError, match=r"'outt'. Did you mean 'out'\?"):
+        plan(a, b, outt=None)
+
+
+def test_a_plan_is_a_key():
+    a, b = drawn(8, 16), drawn(16, 8)
+    one, other = wt.plan(a, b, **NAIVE), wt.plan(a, b, **NAIVE)
+    plans = {one: 1, other: 2}
+    assert [plans[one], plans[other]] == [1, 2]
+    assert np.array_equal(pickle.loads(pickle.dumps(one))(a, b), one(a, b))
 
 
 def test_a_plan_says_in_words_which_layout_it_is_for():

@@ -329,6 +329,7 @@ A, B = jax.numpy.ones((4, 8), np.float32), jax.numpy.ones((8, 6), np.float32)
             "b: got an array of Python objects",
         ),
         (lambda a: wt.matmul(a.astype("complex64"), B), wt.DTypeError, "complex"),
+        (lambda a: wt.linear(a.astype("int32"), B.T.astype("int32")), wt.DTypeError, "got int32; matmul multiplies"),
         (lambda a: wt.matmul(a, B, out=a), wt.LayoutError, "out: JAX arrays cannot be written"),
         (lambda a: wt.matmul(a, B, alpha=a[0, 0]), wt.ArgumentTypeError, "alpha: got a value that JAX is tracing"),
         (lambda a: wt.matmul(a, B, B, beta=a[0, 0]), wt.ArgumentTypeError, "scale c instead"),

@@ -254,17 +254,21 @@ def _extents(a: ArrayView, b: ArrayView, offsets: Any) -> tuple[bool, int, tuple
             f"(groups along K), such as {_EXAMPLE}"
         )
     if a.shape[1] != b.shape[-2]:
+        turned = b.ndim == 3 and a.shape[1] == b.shape[-1]
         raise ShapeError(
             f"a has shape {a.shape} and b has shape {b.shape}: the last axis of a ({a.shape[1]}) must equal the second "
-            f"last axis of b ({b.shape[-2]}), such as {_EXAMPLE}"
+            f"last axis of b ({b.shape[-2]}), such as "
+            f"{'matmul_grouped(a, b.swapaxes(1, 2), offsets)' if turned else _EXAMPLE}"
         )
     if len(shape) != 1:
         raise ShapeError(
             f"offsets: got shape {shape}; it has one axis, with the end of each group: offsets.reshape(-1)"
         )
     if b.ndim == 3 and shape[0] != b.shape[0]:
+        starts = shape[0] == b.shape[0] + 1
         raise ShapeError(
-            f"offsets: got {shape[0]} ends and b has {b.shape[0]} groups; it has one for each, such as {_EXAMPLE}"
+            f"offsets: got {shape[0]} ends and b has {b.shape[0]} groups; it has one for each, such as "
+            f"{'offsets[1:], where the first one is 0' if starts else _EXAMPLE}"
         )
     by_rows = b.ndim == 3
     extents = (a.shape[0], 0, b.shape[2], a.shape[1]) if by_rows else (a.shape[1], a.shape[0], b.shape[1], 0)

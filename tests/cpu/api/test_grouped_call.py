@@ -321,8 +321,10 @@ def test_the_reference_tells_rows_of_no_group():
 @pytest.mark.parametrize(
     ("a", "b", "offsets", "error", "words"),
     [
-        ((8, 4), (2, 4, 5), (3,), wt.ShapeError, "3 ends and b has 2 groups"),
-        ((8, 4), (2, 5, 4), (2,), wt.ShapeError, r"last axis of a \(4\)"),
+        ((8, 4), (2, 4, 5), (3,), wt.ShapeError, r"3 ends and b has 2 groups; .* such as offsets\[1:\]"),
+        ((8, 4), (2, 4, 5), (4,), wt.ShapeError, r"4 ends and b has 2 groups; .* of shape \(G,\)$"),
+        ((8, 4), (2, 5, 4), (2,), wt.ShapeError, r"last axis of a \(4\).* matmul_grouped\(a, b.swapaxes\(1, 2\), offs"),
+        ((8, 4), (2, 5, 6), (2,), wt.ShapeError, r"last axis of a \(4\).* of shape \(G, K, N\)"),
         ((2, 8, 4), (4, 5), (2,), wt.ShapeError, "a needs two axes"),
         ((8, 4), (2, 4, 5), (2, 1), wt.ShapeError, r"offsets.reshape\(-1\)"),
     ],

@@ -107,8 +107,8 @@ class SparseMatrix:
             UnsupportedError: always, with the call that multiplies by the transposed matrix.
         """
         raise UnsupportedError(
-            f"a SparseMatrix of shape {self.shape} has no transpose, as it is sparse along its rows; with such weights w "
-            "(N, K) and x (M, K), matmul(w, x.T).T is x @ w.T; or give w.to_dense()"
+            f"a SparseMatrix of shape {self.shape} has no transpose, as it is sparse along its rows; with such weights "
+            "w (N, K) and x (M, K), matmul(w, x.T).T is x @ w.T; or give w.to_dense()"
         )
 
     @property

@@ -31,6 +31,12 @@ from warptile.errors import EpilogueError, WarptileError
 MOST_STEPS = 256
 """Steps of a program; each value may stay in a register."""
 
+FUNCTIONS = (
+    "absolute", "cast", "clamp", "dropout", "erf", "exp", "gelu", "log", "maximum", "minimum", "relu", "sigmoid",
+    "silu", "sqrt", "tanh", "where",
+)  # fmt: skip
+"""Functions of `warptile` that take symbolic values, for messages."""
+
 MOST_TEXT = 80
 """Characters of the user's line that a message shows."""
 
@@ -193,11 +199,11 @@ class Traced:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        if name in OPERATIONS:
+        if name in FUNCTIONS:
             refuse(f"a symbolic value has no attribute {name!r}; write warptile.{name}(x)")
         refuse(
             f"a symbolic value has no attribute {name!r}; it has operators, .sum, .max and .min, and warptile's "
-            f"functions take it: {', '.join(OPERATIONS)}"
+            f"functions take it: {', '.join(FUNCTIONS)}"
         )
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:

@@ -95,7 +95,7 @@ def test_what_does_not_fit(arguments, error, words):
 @pytest.mark.parametrize("options", [{}, {"epilogue": wt.relu}, {"alpha": 2.0}], ids=str)
 def test_an_array_that_is_no_operand_has_the_name_that_linear_gives_it(options):
     x, w = drawn(5, 7), drawn(3, 7)
-    with pytest.raises(wt.DTypeError, match="^x: got element type int64"):
+    with pytest.raises(wt.DTypeError, match=r"^x: got element type int64"):
         wt.linear(x.astype(int), w.astype(int), backend="emulator", **options)
     with pytest.raises(wt.DTypeError, match=r"^x: got byte order .*: x\.astype\('float32'\)$"):
         wt.linear(x.astype(">f4"), w.astype(">f4"), backend="emulator", **options)

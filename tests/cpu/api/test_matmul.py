@@ -347,7 +347,7 @@ def test_a_plan_refuses_other_arrays():
 def test_a_plan_has_its_options():
     a, b = drawn(8, 16), drawn(16, 8)
     plan = wt.plan(a, b, **NAIVE)
-    with pytest.raises(wt.ArgumentTypeError, match=r"^alpha: it is fixed when a plan is made: warptile\.plan\(a, b, alpha=\.\.\.\)$"):
+    with pytest.raises(wt.ArgumentTypeError, match=r"^alpha: it is fixed .* warptile\.plan\(a, b, alpha=\.\.\.\)$"):
         plan(a, b, alpha=2.0)
     with pytest.raises(wt.ArgumentTypeError, match=r"'outt'. Did you mean 'out'\?"):
         plan(a, b, outt=None)

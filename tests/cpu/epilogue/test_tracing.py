@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import warptile as wt
+from warptile.epilogue import expressions
 from warptile.epilogue.identity import identity
-from warptile.epilogue.tracing import trace
+from warptile.epilogue.tracing import FUNCTIONS, trace
 
 A, B, ROW = np.ones((5, 7), "float16"), np.ones((7, 9), "float16"), np.ones(9, "float16")
 
@@ -37,6 +38,7 @@ def branches(acc):
             r"has no attribute 'mean'; it has operators, \.sum, \.max",
         ),
         (lambda acc: acc.tanh(), {}, r"has no attribute 'tanh'; write warptile\.tanh\(x\)$"),
+        (lambda acc: acc.add(1), {}, r"has no attribute 'add'; it has operators, .* absolute, cast, clamp, "),
         (lambda acc: acc % 2, {}, "%, // and @ cannot be fused; there are"),
         (lambda acc: acc @ acc, {}, "%, // and @ cannot be fused; there are"),
         (lambda acc: 2**acc, {}, r"2 \*\* x cannot be fused; write warptile\.exp\(x \* math\.log\(2\)\)"),
@@ -72,6 +74,13 @@ def test_refused(function, operands, words):
         wt.matmul(A, B, epilogue=function, backend="emulator", **operands)
     said = re.sub(r", line \d+: \(lambda .*?\): ", ": ", str(raised.value))  # the line of this file has the words too
     assert re.search(words, said), said
+
+
+def test_the_functions_that_messages_name_are_warptiles():
+    assert set(FUNCTIONS) <= set(wt.__all__)
+    public = {name for name in wt.__all__ if hasattr(expressions, name) and callable(getattr(wt, name))}
+    functions = {name for name in public if getattr(wt, name).__module__ == expressions.__name__}
+    assert functions - set(FUNCTIONS) == {"abs", "dropout_mask", "halves", "pairs", "per_block"}
 
 
 def test_an_operand_beyond_every_float_is_told():

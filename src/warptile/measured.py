@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from warptile.decoding import decoded
 from warptile.problem import Problem
 
 SCHEMA = "warptile.measured/2"
@@ -116,7 +117,7 @@ def encode(summary: MeasuredSummary) -> str:
 @cache
 def summary() -> MeasuredSummary:
     """The results that ship with the package."""
-    return msgspec.json.decode(FILE.read_bytes(), type=MeasuredSummary)
+    return decoded(FILE.read_bytes(), MeasuredSummary)
 
 
 @cache

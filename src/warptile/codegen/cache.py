@@ -34,6 +34,7 @@ from typing import Any
 
 import msgspec
 
+from warptile.decoding import decoded
 from warptile.errors import UnsupportedError
 from warptile.folders import user_folder
 
@@ -150,7 +151,7 @@ def _verify(key: str, manifest_bytes: bytes, blob_of: Callable[[str, int], bytes
         OSError: a file cannot be read.
     """
     try:
-        manifest = msgspec.json.decode(manifest_bytes, type=Manifest)
+        manifest = decoded(manifest_bytes, Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{_MANIFEST} is damaged ({error})") from None
     if manifest.schema != SCHEMA:

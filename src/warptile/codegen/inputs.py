@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from warptile.codegen.cache import Cache
+from warptile.decoding import decoded
 
 SCHEMA = "warptile.inputs/1"
 NOTE = "inputs"
@@ -189,7 +190,7 @@ class Inputs:
         if hashlib.sha256(body).hexdigest().encode() != seal:
             return
         try:
-            note = msgspec.json.decode(body, type=_Note)
+            note = decoded(body, _Note)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return
         if note.schema == SCHEMA:

@@ -27,6 +27,7 @@ from warptile.codegen import headers
 from warptile.codegen.cache import Cache, CacheEntry, key_of
 from warptile.codegen.inputs import INPUTS
 from warptile.codegen.translation_unit import Source
+from warptile.decoding import converted
 from warptile.errors import CompileError, SlowCodeError, UnsupportedError, WarptileError
 
 VIRTUAL_FOLDER = "/warptile/kernels"
@@ -420,7 +421,7 @@ def ptx_alone(source: Source, arch: str, *, options: tuple[str, ...] = ()) -> tu
 def _from_entry(entry: CacheEntry) -> CompiledKernel | None:
     """The kernel that a cache entry holds, or None where it holds something else."""
     try:
-        kept = msgspec.convert(entry.metadata, _Metadata)
+        kept = converted(entry.metadata, _Metadata)
         ptx, cubin = entry.blobs["ptx"], entry.blobs["cubin"]
     except (msgspec.ValidationError, KeyError):
         return None

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from warptile.arch import H200
+from warptile.decoding import decoded
 
 SCHEMA = "warptile.expected-times/1"
 FILE = Path(__file__).resolve().parents[1] / "data" / "expected-times-nvidia-h200.json"
@@ -157,6 +158,6 @@ def shipped() -> TimeModel:
     Raises:
         msgspec.ValidationError: the installation is damaged.
     """
-    found = msgspec.json.decode(FILE.read_bytes(), type=TimeModel)
+    found = decoded(FILE.read_bytes(), TimeModel)
     assert (found.schema, found.gpu) == (SCHEMA, H200.name), FILE
     return found

@@ -14,7 +14,7 @@ from package_sources import PACKAGE, imports_of, nodes_in
 ROOT = PACKAGE.parents[1]
 
 ORDER = (
-    ("errors", "dtypes", "folders", "quantization"),
+    ("errors", "decoding", "dtypes", "folders", "quantization"),
     ("arch", "isa", "launch", "native"),
     ("figures",),
     ("epilogue",),

@@ -13,8 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
+from warptile.decoding import decoded
 from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
 from warptile.rungs.legality import keeps_order
 from warptile.rungs.wgmma.cost import LINE_BYTES, TYPES
@@ -210,7 +209,7 @@ def kind_of(problem: Problem, shape: str) -> str:
 
 @lru_cache(maxsize=1)
 def _chosen() -> dict[str, tuple[Kernel, ...]]:
-    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, tuple[Kernel, ...]])
+    return decoded(FILE.read_bytes(), dict[str, tuple[Kernel, ...]])
 
 
 @lru_cache(maxsize=64)

@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from warptile.decoding import converted, decoded
 from warptile.device import REFERENCE
 from warptile.folders import CHOSEN, user_folder
 from warptile.native.formulas import Constants, FloatArray, Formulas
@@ -187,7 +188,7 @@ def _model_of(gpu: str, _chosen: str | None) -> Model:
     own = user_file(gpu)
     try:
         if own.exists():
-            return Model(msgspec.json.decode(own.read_bytes(), type=FittedModel))
+            return Model(decoded(own.read_bytes(), FittedModel))
     except (OSError, msgspec.MsgspecError) as error:
         warnings.warn(
             f"{own} is not read: {error}. Plans are predicted by the model that ships; calibrate anew with "
@@ -205,7 +206,7 @@ def shipped_model(gpu: str) -> Model:
     found = msgspec.json.decode((path if path.exists() else of_reference).read_bytes())
     if "correction" not in found:
         found["correction"] = msgspec.json.decode(of_reference.read_bytes())["correction"]
-    return Model(msgspec.convert(found, type=FittedModel))
+    return Model(converted(found, FittedModel))
 
 
 def written(model: FittedModel) -> bytes:

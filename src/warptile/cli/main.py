@@ -79,7 +79,7 @@ def warptile_command() -> None:
 
     Exit codes: 0 ok, 1 a check failed, 2 usage, 3 needs a GPU and there is none, 4 unsupported here, 130 interrupted.
     """
-    level = os.environ.get("WARPTILE_LOG", "WARNING").upper()
+    level = (os.environ.get("WARPTILE_LOG") or "WARNING").upper()
     if level not in logging.getLevelNamesMapping():
         raise click.UsageError(f"WARPTILE_LOG: {instead(level, ('DEBUG', 'INFO', 'WARNING', 'ERROR'))}")
     logging.basicConfig(level=level, format="%(name)s: %(message)s", stream=sys.stderr)

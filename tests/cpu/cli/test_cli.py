@@ -168,6 +168,8 @@ def test_the_log_level_is_checked(monkeypatch, capsys):
     monkeypatch.setenv("WARPTILE_LOG", "LOUD")
     assert run(["emulate", "nothing.ptx"]) == 2
     assert "WARPTILE_LOG: got 'LOUD'" in capsys.readouterr().err
+    monkeypatch.setenv("WARPTILE_LOG", "")  # as if it were not there, like the other variables
+    assert run(["isa", "mma.m16n8k16.f32.f16"]) == 0
 
 
 def test_a_reader_that_leaves_is_no_traceback(tmp_path):

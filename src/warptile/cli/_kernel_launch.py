@@ -124,9 +124,15 @@ def array_of(text: str) -> np.ndarray[Any, Any]:
     try:
         array = np.load(text, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise click.BadParameter(f"{text}: not a readable .npy file ({error}); numpy.save makes one") from None
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "it holds no array of numbers"
+        raise click.BadParameter(f"{text}: not a readable .npy file ({why}); numpy.save makes one") from None
     if not isinstance(array, np.ndarray):
         raise click.BadParameter(f"{text}: an archive of several arrays; save one with numpy.save")
+    if not array.dtype.isnative:
+        raise click.BadParameter(
+            f"{text}: got byte order {array.dtype.str!r}, and a GPU reads and writes the native one; save "
+            f"x.astype(x.dtype.newbyteorder('=')) with numpy.save"
+        )
     return np.array(array, order="C")
 
 
@@ -139,7 +145,9 @@ def scalar(kind: str, text: str) -> Scalar:
     try:
         value: int | float = float(text) if "f" in kind else int(text, 0)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no {kind}") from None
+        raise click.BadParameter(
+            f"got {text!r}, which is no {kind}; it takes a number, such as {'f32:1.5' if 'f' in kind else 'i32:5'}"
+        ) from None
     if "f" not in kind:
         bits = int(kind[1:])
         low, high = (0, 2**bits - 1) if kind[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)

@@ -111,12 +111,20 @@ class _Parameter:
             return "an array, such as numpy.zeros(128, 'f4'), or None for a null pointer"
         return "2.0" if self.is_float else "True" if self.kind == "bool" else "5"
 
+    @property
+    def needed(self) -> str:
+        """What it takes, with an example."""
+        if self.is_struct or self.is_pointer or self.points_to_map:
+            return self.example
+        kind = "a number" if self.is_float else "a truth value" if self.kind == "bool" else "a whole number"
+        return f"{kind}, such as {self.example}"
+
     def refusal(self, value: Any, why: str = "") -> ArgumentTypeError:
         """The error for a value that it does not take."""
         said = f" {value!r}" if isinstance(value, bool | int | float | np.generic) else ""
         return ArgumentTypeError(
             f"{self.kernel}: argument {self.position} is {_described(value)}{said}{why}; the parameter is {self.shown} "
-            f"and takes {self.example}"
+            f"and takes {self.needed}"
         )
 
 

@@ -59,6 +59,7 @@ def folder(tmp_path, monkeypatch):
     np.save("x.npy", generator.standard_normal(50).astype(np.float32))
     np.save("y.npy", generator.standard_normal(50).astype(np.float32))
     np.save("many.npy", np.array([1, "two", None], dtype=object), allow_pickle=True)
+    np.save("swapped.npy", np.ones(50, ">f4"))
     return tmp_path
 
 
@@ -163,9 +164,12 @@ def test_memory_outside_a_buffer_is_an_error_with_its_place(capsys):
         (["axpy.ptx", "--arg", "in:gone.npy"], 2, "gone.npy: not a readable .npy"),
         (["axpy.ptx", "--arg", "in:not.npy"], 2, "not a readable .npy"),
         (["axpy.ptx", "--arg", "in:many.npy"], 2, "not a readable .npy"),
+        (["axpy.ptx", "--arg", "in:axpy.ptx"], 2, "axpy.ptx: not a readable .npy file (it holds no array of numbers);"),
+        (["axpy.ptx", "--arg", "in:."], 2, ".: not a readable .npy file (Is a directory);"),
+        (["axpy.ptx", "--arg", "inout:swapped.npy"], 2, "swapped.npy: got byte order '>f4', and a GPU reads and wri"),
         (["axpy.ptx", "--arg", "i32:3000000000"], 2, "does not fit into s32"),
         (["axpy.ptx", "--arg", "u32:-1"], 2, "does not fit into u32"),
-        (["axpy.ptx", "--arg", "f32:much"], 2, "is no f32"),
+        (["axpy.ptx", "--arg", "f32:much"], 2, "got 'much', which is no f32; it takes a number, such as f32:1.5"),
         (["axpy.ptx", "--arg", "u8:256"], 2, "256 does not fit into u8, which holds 0 to 255"),
         (["axpy.ptx", "--arg", "bool:yes"], 2, "'yes' is no bool; it takes 0, 1, false, true"),
         (["axpy.ptx", "--arg", "i7:1"], 2, "in:a.npy"),

@@ -214,7 +214,7 @@ REFUSED = [
     ("shift", (FLOATS, FLOATS, 2.5), "argument 2 is float 2.5; the parameter is long long"),
     ("shift", (FLOATS, FLOATS, np.int32(2)), "argument 2 is int32 np.int32.2., which is not numpy.int64"),
     ("shift", (FLOATS, FLOATS, 2**63), "argument 2 is 9223372036854775808; .* does not hold it"),
-    ("shift", (FLOATS, FLOATS, None), "argument 2 is None; the parameter is long long"),
+    ("shift", (FLOATS, FLOATS, None), "argument 2 is None; the parameter is long long .* whole number, such as 5$"),
     ("shift", ("x", FLOATS, 1), "argument 0 is str; the parameter is float const.* an array"),
     ("shift", (wt.tensor_map(FLOATS, box=(8,)), FLOATS, 1), "argument 0 is a tensor map"),
     ("line", (FLOATS, 1), "argument 0 is an array of float32; the parameter is Line .24 bytes."),

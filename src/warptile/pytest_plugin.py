@@ -51,17 +51,22 @@ def _check_options(config: pytest.Config) -> None:
     schedules, arch = _schedules(config), config.getoption("--warptile-arch")
     if not schedules and arch is None:
         return
-    from warptile.arch import arch as arch_named
+    from warptile.arch import ARCHES
     from warptile.emulator.async_ops.cp_async import check_schedule
     from warptile.errors import UnsupportedError
 
-    try:
-        for each in schedules:
+    for each in schedules:
+        try:
             check_schedule(each)
-        if arch is not None:
-            arch_named(arch)
-    except UnsupportedError as error:
-        raise pytest.UsageError(f"--warptile-{error}") from None
+        except UnsupportedError:
+            raise pytest.UsageError(
+                f"--warptile-schedules: got {each!r}; it takes latest, earliest and random:SEED, with commas between "
+                "them, such as --warptile-schedules=latest,random:7"
+            ) from None
+    if arch is not None and arch not in ARCHES:
+        raise pytest.UsageError(
+            f"--warptile-arch: got {arch!r}; it takes {', '.join(ARCHES)}, such as --warptile-arch=sm_90a"
+        )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

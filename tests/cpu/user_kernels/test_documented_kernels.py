@@ -73,8 +73,8 @@ def test_the_fixture(tmp_path):
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("--warptile-schedules=latest,random:x", "--warptile-schedule: got 'random:x'; it is latest, earliest or"),
-        ("--warptile-arch=sm_1", "--warptile-arch: got 'sm_1'; warptile knows sm_75, "),
+        ("--warptile-schedules=latest,random:x", "--warptile-schedules: got 'random:x'; it takes latest, earliest and"),
+        ("--warptile-arch=sm_1", "--warptile-arch: got 'sm_1'; it takes sm_75, "),
     ],
 )
 def test_options_that_no_test_could_run_under_end_the_run(option, said, tmp_path):

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from warptile.arch import ARCHES
 from warptile.cli._folding import tell
-from warptile.cli._kernel_launch import check_options
+from warptile.cli._kernel_launch import check_options, schedule_named
 from warptile.cli._names import OneOf
 from warptile.cli._tables import Column, console_of, show
 
@@ -38,7 +38,13 @@ def _found(context: click.Context, parameter: click.Parameter, name: str) -> Pat
     type=OneOf("arch", lambda: tuple(ARCHES)),
     help="Architecture to behave as.  [one that the program has PTX for]",
 )
-@click.option("--schedule", default="latest", show_default=True, help="latest, earliest or random:SEED.")
+@click.option(
+    "--schedule",
+    callback=schedule_named,
+    default="latest",
+    show_default=True,
+    help="latest, earliest or random:SEED.",
+)
 @check_options
 @click.option("--trace", is_flag=True, help="List every CUDA call with what it returns.")
 def command(

@@ -433,6 +433,15 @@ def test_a_program_that_nvcc_compiled(tmp_path, capfd):
     assert "cudaGraphCreate: this function is not emulated" in err
 
 
+def test_a_misspelt_option_runs_nothing(capfd):
+    """Else each launch would be refused, and a program that looks at no error ends well, with nothing checked."""
+    for option, said in (("--schedule", "it takes latest, earliest or random:SEED"), ("--arch", "it takes sm_75")):
+        assert run(["run", option, "lastest", sys.executable, "-c", "print('ran')"]) == 2
+        told = capfd.readouterr()
+        assert told.out == ""
+        assert f"got 'lastest'; {said}" in " ".join(told.err.split())
+
+
 def test_what_is_no_program(tmp_path, capfd):
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\n")

@@ -174,7 +174,8 @@ def arrange(
     _check_sides(a, b, precision)
     quantized = b if isinstance(b, QuantizedWeights) else None
     left, right = stored(a), right_stored(b) if quantized is None else weights(quantized, a)
-    require_same_place(left, right)
+    fixed, movable = (right, left) if isinstance(b, QuantizedWeights | SplitMatrix) else (left, right)
+    require_same_place(fixed, movable)  # the advice is to convert what is no packed operand
     check_split(a, b, (left, right), precision)
     element = _operand_type(left, right, precision)
     accumulator = _accumulator(element, element_named(accumulate, "accumulate"))

@@ -22,7 +22,9 @@ from warptile.arrays.options import (
     tunables,
     whole_number,
 )
+from warptile.arrays.quantized_weights import QuantizedWeights
 from warptile.arrays.sparse import SparseMatrix
+from warptile.arrays.split_matrix import SplitMatrix
 from warptile.arrays.xla_buffers import ProgramEpilogue
 from warptile.epilogue.identity import identity, traced
 from warptile.epilogue.program_text import text_of, unreduced
@@ -206,12 +208,16 @@ def _seed(name: str, value: Any) -> int:
     return found
 
 
+_DENSE = {SparseMatrix: "to_dense()", QuantizedWeights: "dequantize().T", SplitMatrix: "matrix"}
+"""What packed operands have that is a dense one in their place."""
+
+
 def _array(value: Any, name: str) -> Any:
     """An operand as a JAX array or a tracer."""
-    if isinstance(value, SparseMatrix):
+    if isinstance(value, tuple(_DENSE)):
         raise UnsupportedError(
-            f"{name}: got a SparseMatrix; programs of JAX multiply dense arrays, such as {name}.to_dense(): call "
-            f"warptile.matmul outside of them"
+            f"{name}: got a {type(value).__name__}; programs of JAX multiply dense arrays, such as "
+            f"jax.numpy.asarray({name}.{_DENSE[type(value)]}): call warptile.matmul outside of them"
         )
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):
         if isinstance(value, np.ndarray) and value.dtype.hasobject:

@@ -1,6 +1,8 @@
 """What a call with arrays of two frameworks is told, without the frameworks. That the advice runs is tested with them,
 in tests/cpu/conformance/."""
 
+import ml_dtypes  # noqa: F401  (its names are types of NumPy)
+import numpy as np
 import pytest
 
 import warptile as wt
@@ -55,3 +57,14 @@ def test_one_framework_and_arrays_of_the_interface_alone_go_together(framework):
     refuse_mixture(array(framework, "a"), array(framework, "b"))
     refuse_mixture(array(framework, "a"), array("cuda", "b"))
     refuse_mixture(array("cuda", "a"), array(framework, "out"))
+
+
+def test_beside_packed_weights_the_other_array_is_told_a_conversion():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    x, w = torch.ones(4, 64), np.ones((8, 64), np.float32)
+    for weights, dtype in ((wt.quantize(w, group_size=64), torch.bfloat16), (wt.split(w.T), torch.float32)):
+        a = x.to(dtype)
+        with pytest.raises(wt.LayoutError, match=r"^b is a NumPy .* a is a torch tensor; .* such as a") as refused:
+            wt.matmul(a, weights, backend="emulator")
+        converted = eval(str(refused.value).rpartition("such as ")[2], {"a": a, "torch": torch})
+        assert wt.matmul(converted, weights, backend="emulator").shape == (4, 8)

@@ -343,6 +343,12 @@ A, B = jax.numpy.ones((4, 8), np.float32), jax.numpy.ones((8, 6), np.float32)
         (lambda a: wt.matmul(a, B, backend="cuda"), wt.UnsupportedError, "backend: got 'cuda'"),
         (lambda a: wt.plan(a, B), wt.UnsupportedError, "a: got a value that JAX is tracing"),
         (lambda a: wt.matmul(wt.sparsify(np.asarray(A, np.float16)), a), wt.UnsupportedError, "a: got a SparseMatrix"),
+        (
+            lambda a: warptile.jax.matmul(a, wt.quantize(np.ones((6, 8), np.float32))),
+            wt.UnsupportedError,
+            r"b: got a QuantizedWeights; .* jax\.numpy\.asarray\(b\.dequantize\(\)\.T\)",
+        ),
+        (lambda a: warptile.jax.matmul(a, wt.split(np.asarray(B))), wt.UnsupportedError, r"asarray\(b\.matrix\)"),
         (lambda a: wt.sparsify(a), wt.UnsupportedError, "w: got a value that JAX is tracing"),
     ],
 )

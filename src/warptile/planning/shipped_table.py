@@ -2,8 +2,7 @@
 
 They are made from records of searches (`warptile.bench.campaign.ship_table`), never by hand. An entry: its problem, in
 the order of `warptile.planning.tuned_table.ProblemClass`; its configuration, in the order of ``keys``; TFLOP/s; that
-over cuBLASLt's
-best, or null where it was not measured; and which record it comes from.
+over cuBLASLt's best, or null where it was not measured; and which record it comes from.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import msgspec
+
+from warptile.decoding import decoded
 
 SCHEMA = "warptile.shipped/1"
 FOLDER = Path(__file__).resolve().parents[1] / "data"
@@ -76,7 +77,7 @@ def table(rung: str) -> ShippedTable | None:
         raw = path_of(rung).read_bytes()
     except FileNotFoundError:
         return None
-    return msgspec.json.decode(raw, type=ShippedTable)
+    return decoded(raw, ShippedTable)
 
 
 def encode(made: ShippedTable) -> bytes:

@@ -26,6 +26,7 @@ from pathlib import Path
 import msgspec
 
 from warptile.codegen.headers import KERNELS, reachable
+from warptile.decoding import decoded
 from warptile.device import KNOWN, REFERENCE, DeviceLimits
 from warptile.dtypes import DTYPES
 from warptile.errors import UnsupportedError
@@ -181,7 +182,7 @@ class Table:
             return
         for line in lines:
             try:
-                entry = msgspec.json.decode(line, type=Entry)
+                entry = decoded(line, Entry)
             except msgspec.MsgspecError:
                 continue
             if entry.schema == SCHEMA:

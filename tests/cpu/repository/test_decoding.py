@@ -44,8 +44,6 @@ for kind in KINDS:
 TYPED = re.compile(r"msgspec\.(?:json\.decode\([^\n]*type=|convert\()")
 ONE_THREAD = {"bench", "cli"}
 """Parts in which one thread decodes."""
-BY_THEMSELVES = {"planning"}
-"""Parts that do not use it yet, for tables that are read on a GPU only."""
 
 
 def test_threads_may_be_the_first_to_decode_a_type():
@@ -65,4 +63,4 @@ def test_what_is_wrong_is_msgspecs_error():
 
 def test_everything_else_decodes_by_it():
     found = {path.relative_to(PACKAGE).parts[0] for path in PACKAGE.rglob("*.py") if TYPED.search(path.read_text())}
-    assert found - ONE_THREAD - BY_THEMSELVES == {"decoding.py"}
+    assert found - ONE_THREAD == {"decoding.py"}

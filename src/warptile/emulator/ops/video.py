@@ -29,7 +29,17 @@ _COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
 _SIGNS = ("u32", "s32")
 
 
-@builder(*[f"{name}{count}" for name in (*_OPERATIONS, "vset") for count in (2, 4)])
+def _average(a: Array, b: Array) -> Array:
+    """Of integers, with halves rounded away from zero."""
+    total = a + b
+    return total + (total >= 0) >> 1
+
+
+_PARALLEL = {**_OPERATIONS, "vavrg": _average}
+"""What has a form for bytes and half-words."""
+
+
+@builder(*[f"{name}{count}" for name in (*_PARALLEL, "vset") for count in (2, 4)])
 def parallel(instruction: Instruction, assembler: Assembler) -> Operation:
     """``vadd4``, ``vabsdiff2`` and the like: part by part; ``.sat`` clamps each, ``.add`` adds all of them to c."""
     name, count = instruction.opcode[:-1], int(instruction.opcode[-1])
@@ -41,7 +51,7 @@ def parallel(instruction: Instruction, assembler: Assembler) -> Operation:
     modifiers.done()
     if saturate and comparison:
         raise unknown(instruction, "vset does not saturate")
-    function = _COMPARISONS[comparison] if comparison else _OPERATIONS[name]
+    function = _COMPARISONS[comparison] if comparison else _PARALLEL[name]
     size = 4 // count
     kinds = [np.dtype(f"{'i' if sign == 's32' else 'u'}{size}") for sign in (result, left, right)]
     limits = np.iinfo(kinds[0])

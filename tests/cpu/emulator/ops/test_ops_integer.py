@@ -440,6 +440,10 @@ def test_video_instructions_work_part_by_part() -> None:
         ("vmin4.s32.s32.s32 d, a, b, c;", 0x01FF8001),
         ("vset4.u32.u32.gt d, a, b, c;", 0x00010101),
         ("vset4.s32.s32.gt.add d, a, b, c;", 1001),
+        ("vavrg4.u32.u32.u32 d, a, b, c;", 0x02808040),
+        ("vavrg4.s32.s32.s32 d, a, b, c;", 0x0200FF40),
+        ("vavrg4.u32.u32.u32.add d, a, b, c;", 1000 + 0x02 + 0x80 + 0x80 + 0x40),
+        ("vavrg2.s32.s32.s32 d, a, b, c;", 0x0200FFC0),
         ("vabsdiff2.s32.s32.s32 d, a, b, c;", ((0x0201 - 0x01FF) << 16) | ((0x7F01 + 0x7F81) & 0xFFFF)),
     ):
         assert execute(text, "b32 d a b c", a=a, b=b, c=c)[0] == expected, text

@@ -13,10 +13,11 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from warptile.codegen import headers
-from warptile.codegen.host_code import host_declarations, without
+from warptile.codegen.host_code import host_declarations, without, without_host_marks
 from warptile.codegen.host_headers import CUB, HOST_HEADERS, IMPLIED, cub_parts
 from warptile.codegen.inputs import includes_of
 from warptile.codegen.kernel_names import declared_kernels, entries_of, exact_names, named_entry, plain_name
@@ -67,11 +68,15 @@ MOST_LOG_LINES = 40
 CCCL = "python3 -m pip install 'cuda-toolkit[cccl]>=13.0,<14'"
 PTXAS = "python3 -m pip install 'cuda-toolkit[nvcc]>=13.0,<14'"
 
+_CUDA_HEADERS = ("cuda_runtime_api.h", "nv/target", "cub/cub.cuh", "thrust/device_ptr.h")
+"""Names that only CUDA's and CCCL's include folders have."""
+
 _ARCHITECTURE = re.compile(r"-{1,2}(?:arch|gpu-architecture|gencode)\b")
 _STANDARD = re.compile(r"-{1,2}std\b")
 _HOST_CODE = re.compile(
     r'namespace "std" has no member|identifier "cuda[A-Z]\w+" is undefined|device-side kernel launch'
 )
+_FOR_HOST = "explicitly marked as a __host__ function"
 _MISSING = re.compile(r'^(?P<includer>.*)\(\d+\): catastrophic error: cannot open source file "(?P<name>[^"]+)"', re.M)
 _ERROR = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?:catastrophic )?error[^:\n]*: (?P<text>.*)$", re.M)
 
@@ -255,10 +260,12 @@ class _Program:
                 continue
             text = (self.text if header is None else header.text).decode(errors="surrogateescape")
             found = host_declarations(text, errors)
-            if not found:
+            marked = [line for line, error in errors.items() if _FOR_HOST in error]
+            changed = without(without_host_marks(text, marked), found)
+            if changed == text:
                 continue
             some = True
-            left = without(text, found).encode(errors="surrogateescape")
+            left = changed.encode(errors="surrogateescape")
             lines = [(each.first_line, each.last_line) for each in found]
             if header is None:
                 self.text = left
@@ -267,7 +274,7 @@ class _Program:
                 header.text = left
                 self._changed[path] = header
                 self.left_out_of_headers += [(path.name, *each) for each in lines]
-            if not self.first_reason:
+            if found and not self.first_reason:
                 line = min(line for line in errors if found[0].first_line <= line <= found[0].last_line)
                 self.first_reason = f"{path.name}({line}): {errors[line]}"
         return some
@@ -299,8 +306,14 @@ def _errors_by_file(log: str, folder: Path) -> dict[Path, dict[int, str]]:
 
 
 def _is_cuda(path: Path) -> bool:
-    """Whether a folder or file is one of CUDA's."""
-    return any(folder.path in (path, *path.parents) for folder in headers.candidates())
+    """Whether a folder or file is one of CUDA's: of a toolkit or of CCCL, wherever it lies."""
+    around = (path, *path.parents)
+    return any(folder.path in around for folder in headers.candidates()) or any(map(_has_cuda_headers, around))
+
+
+@lru_cache(maxsize=1024)
+def _has_cuda_headers(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _CUDA_HEADERS)
 
 
 def _of_arguments(entry: str | None, log: str) -> str:

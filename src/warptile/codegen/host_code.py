@@ -11,6 +11,7 @@ _TOKEN = re.compile(
     r"""|(?P<word>\w+)|(?P<mark>[{};=()])""",
     re.S | re.M | re.X,
 )
+_FOR_HOST_ALONE = re.compile(r"(?<!__device__ )\b__host__\b(?!\s+__device__\b)")
 _DEVICE = frozenset(("__global__", "__device__", "__constant__", "__shared__", "__managed__"))
 
 
@@ -90,3 +91,14 @@ def without(text: str, left_out: Iterable[Declaration]) -> str:
         kept = "\n".join(line if line.lstrip().startswith("#") else "" for line in lines)
         text = text[: each.start] + kept + text[each.end :]
     return text
+
+
+def without_host_marks(text: str, lines: Iterable[int]) -> str:
+    """A text in which functions of some lines say no more that they are for the host alone.
+
+    Classes that the device uses have such members. NVRTC refuses the word; without it, they are device functions.
+    """
+    left = text.split("\n")
+    for line in lines:
+        left[line - 1] = _FOR_HOST_ALONE.sub(lambda found: " " * len(found[0]), left[line - 1])
+    return "\n".join(left)

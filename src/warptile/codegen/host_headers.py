@@ -53,12 +53,12 @@ _FLOAT = """
 _STDINT = """
 typedef signed char int_fast8_t, int_least8_t;
 typedef unsigned char uint_fast8_t, uint_least8_t;
-typedef short int_least16_t;
-typedef unsigned short uint_least16_t;
-typedef int int_least32_t;
-typedef unsigned int uint_least32_t;
-typedef long int_fast16_t, int_fast32_t, int_fast64_t, int_least64_t, intmax_t;
-typedef unsigned long uint_fast16_t, uint_fast32_t, uint_fast64_t, uint_least64_t, uintmax_t;
+typedef short int_fast16_t, int_least16_t;
+typedef unsigned short uint_fast16_t, uint_least16_t;
+typedef int int_fast32_t, int_least32_t;
+typedef unsigned int uint_fast32_t, uint_least32_t;
+typedef long long int_fast64_t, int_least64_t, intmax_t;
+typedef unsigned long long uint_fast64_t, uint_least64_t, uintmax_t;
 #define INT8_MIN (-128)
 #define INT8_MAX 127
 #define UINT8_MAX 255
@@ -80,6 +80,7 @@ using ::int8_t; using ::int16_t; using ::int32_t; using ::int64_t; using ::intpt
 using ::uint8_t; using ::uint16_t; using ::uint32_t; using ::uint64_t; using ::uintptr_t;
 }
 """
+"""The types are those that libcu++ declares for NVRTC (``cuda/std/cstdint``), which may be included beside it."""
 
 _STDDEF = """
 #define NULL 0

@@ -5,6 +5,7 @@ import pytest
 
 import warptile as wt
 from warptile.codegen.host_headers import HOST_HEADERS, IMPLIED
+from warptile.errors import CompileError
 
 F32, F64 = np.finfo(np.float32), np.finfo(np.float64)
 
@@ -17,7 +18,7 @@ VALUES = {
     "DBL_MAX": F64.max, "DBL_MIN": F64.tiny, "DBL_EPSILON": F64.eps, "DBL_TRUE_MIN": F64.smallest_subnormal,
     "INT_MIN": -(2**31), "INT_MAX": 2**31 - 1, "UINT_MAX": 2**32 - 1, "SHRT_MIN": -(2**15), "CHAR_BIT": 8,
     "LLONG_MIN": -(2.0**63), "ULONG_MAX": 2.0**64, "INT32_MIN": -(2**31), "UINT16_MAX": 65535, "SIZE_MAX": 2.0**64,
-    "sizeof(uint_fast16_t)": 8, "sizeof(int_least16_t)": 2, "sizeof(std::uint8_t)": 1, "offsetof(Pair, second)": 8,
+    "sizeof(intmax_t)": 8, "sizeof(int_least16_t)": 2, "sizeof(std::uint8_t)": 1, "offsetof(Pair, second)": 8,
     "NULL == nullptr": 1, "EXIT_FAILURE": 1,
     "std::numeric_limits<float>::max()": F32.max, "std::numeric_limits<float>::lowest()": -F32.max,
     "std::numeric_limits<double>::epsilon()": F64.eps, "-std::numeric_limits<float>::infinity()": -np.inf,
@@ -85,6 +86,42 @@ def test_headers_of_libraries_bring_the_types_of_their_functions():
     y, x = np.zeros(1, np.uint16), np.ones(1, np.float16)
     wt.kernel(source, backend="emulator", arch="sm_90a")[1, 1](y, x)
     assert y[0] == 0x3F80
+
+
+def test_integer_types_may_be_declared_again_as_libcu_does():
+    source = """
+    #include <cstdint>
+    using int_fast16_t = int16_t; using uint_fast32_t = uint32_t; using int_least64_t = int64_t; using intmax_t = int64_t;
+    __global__ void k(intmax_t* y) { y[0] = INT64_MAX; }
+    """
+    y = np.zeros(1, np.int64)
+    wt.kernel(source, backend="emulator", arch="sm_90a")[1, 1](y)
+    assert y[0] == 2**63 - 1
+
+
+def test_headers_of_cuda_are_never_taken_for_host_code(tmp_path):
+    text = "#pragma once\nnamespace cuda { inline int broken() { return missing; } }\n"
+    for name in ("nv/target", "cuda/std/own.h"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    source = "#include <cuda/std/own.h>\n__global__ void k(int* y) { y[0] = 1; }"
+    with pytest.raises(CompileError, match=r"^source\.cu for sm_90a: own\.h\(2\): identifier \"missing\" is undefined\n"):
+        wt.kernel(source, include_folders=[tmp_path], backend="emulator", arch="sm_90a")[1, 1](np.zeros(1, np.int32))
+
+
+def test_members_for_the_host_of_a_class_that_the_device_uses():
+    source = """
+    struct Divisor {
+      __host__ Divisor(int by) : by(by) {}
+      __host__ __device__ int of(int x) const { return x / by; }
+      __device__ __host__ int by_twice() const { return 2 * by; }
+      int by;
+    };
+    __global__ void k(int* y, Divisor divisor) { y[0] = divisor.of(y[0]) + divisor.by_twice(); }
+    """
+    y = np.full(1, 33, np.int32)
+    wt.kernel(source, backend="emulator", arch="sm_90a")[1, 1](y, wt.struct(by=np.int32(4)))
+    assert y[0] == 33 // 4 + 8
 
 
 @pytest.mark.parametrize("include", ["<stdio.h>", '"assert.h"', "<cassert>"])

@@ -6,10 +6,11 @@ import ctypes
 from functools import cache
 from typing import Any
 
-from warptile.programs.library_calls import SUCCESS, Call, CallError, answers, signed, unsigned
+from warptile.programs.library_calls import INVALID_VALUE, SUCCESS, Call, CallError, answers, signed, unsigned
 from warptile.programs.stand_in_library import ROOM_BYTES
 
 _INVALID_DEVICE = 101
+_PCI_BUS_ID = b"0000:00:00.0"
 _TEXT_BYTES = 80
 _KEPT_TEXTS = ROOM_BYTES // (3 * _TEXT_BYTES)
 """Errors whose texts have a place of their own in the library's room."""
@@ -66,6 +67,24 @@ def can_access_peer(call: Call, where: int) -> None:
 def get_version(call: Call, where: int) -> None:
     """CUDA 13.0."""
     call.int32(where, 13000)
+
+
+@answers("cudaDeviceGetPCIBusId", "cuDeviceGetPCIBusId")
+def device_get_pci_bus_id(call: Call, where: int, size: int, device: int) -> None:
+    """``cudaDeviceGetPCIBusId(char*, int, int)``: of the device whose numbers ``cudaDeviceProp`` has, which are 0."""
+    _check_device(device)
+    if signed(size) <= len(_PCI_BUS_ID):
+        raise CallError(INVALID_VALUE, f"{signed(size)} bytes of room; the text takes {len(_PCI_BUS_ID) + 1}")
+    call.memory.write(where, _PCI_BUS_ID + b"\0")
+
+
+@answers("cudaDeviceGetByPCIBusId", "cuDeviceGetByPCIBusId")
+def device_get_by_pci_bus_id(call: Call, where: int, text: int) -> None:
+    """``cudaDeviceGetByPCIBusId(int*, const char*)``."""
+    wanted = call.memory.string(text)
+    if wanted != _PCI_BUS_ID.decode():
+        raise CallError(INVALID_VALUE, f"{wanted!r}; the emulated GPU is at {_PCI_BUS_ID.decode()}")
+    call.int32(where, 0)
 
 
 def _check_device(device: int) -> None:

@@ -306,11 +306,14 @@ ok(cuda.cudaDeviceGetAttribute(byref(value), 97, 0))
 print(count.value, properties.value.decode(), *struct.unpack_from("<2i", properties, 360), value.value)
 ok(cuda.cudaOccupancyMaxActiveBlocksPerMultiprocessor(byref(value), c_void_p(host["scale"]), 256, c_size_t(0)))
 print(value.value)
+ok(cuda.cudaDeviceGetPCIBusId(properties, 13, 0))
+ok(cuda.cudaDeviceGetByPCIBusId(byref(value), properties))
+print(value.value, properties.value.decode(), cuda.cudaDeviceGetPCIBusId(properties, 12, 0))
 """,
         "--arch", "sm_90a",
     )  # fmt: skip
     assert code == 0, err
-    assert out == f"1 NVIDIA H200 (emulated) 9 0 {227 * 1024}\n8\n"
+    assert out == f"1 NVIDIA H200 (emulated) 9 0 {227 * 1024}\n8\n0 0000:00:00.0 1\n"
 
 
 def test_memory_pools_give_memory_and_keep_what_they_are_told(program):

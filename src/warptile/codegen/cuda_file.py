@@ -18,7 +18,7 @@ from pathlib import Path
 
 from warptile.codegen import headers
 from warptile.codegen.host_code import host_declarations, without, without_host_marks
-from warptile.codegen.host_headers import CUB, HOST_HEADERS, IMPLIED, cub_parts
+from warptile.codegen.host_headers import CUB, HOST_HEADERS, IMPLIED, TORCH, TORCH_TYPES, cub_parts
 from warptile.codegen.inputs import includes_of
 from warptile.codegen.kernel_names import declared_kernels, entries_of, exact_names, named_entry, plain_name
 from warptile.codegen.nvrtc import (
@@ -34,8 +34,9 @@ from warptile.codegen.nvrtc import (
 from warptile.codegen.own_headers import OwnHeader, in_memory, own_headers
 from warptile.errors import ArgumentError, CompileError, UnsupportedError
 
-OPTIONS = ("-lineinfo", "-default-device", "-diag-suppress=47")
-"""The last: libcu++ defines macros that the host's headers define too (`warptile.codegen.host_headers`)."""
+OPTIONS = ("-lineinfo", "-default-device", "-device-int128", "-diag-suppress=47")
+"""The third: nvcc knows ``__int128`` without being asked. The last: libcu++ defines macros that the host's headers
+define too (`warptile.codegen.host_headers`)."""
 
 STANDARD = "c++17"
 """Of C++, where none is asked for."""
@@ -55,9 +56,11 @@ typedef unsigned long long uintptr_t;
 typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
+#define __asm__ asm
+#define __asm asm
 """
 """Integer types of ``<stdint.h>`` and ``<sys/types.h>``. The first are as CUDA's headers declare them for NVRTC
-(``cuda_pipeline_helpers.h``), which may be included beside them."""
+(``cuda_pipeline_helpers.h``), which may be included beside them. Then GNU's words for ``asm``, which nvcc knows."""
 
 MOST_TRIES = 64
 """How often a file is compiled at most: each time without another header or more host code."""
@@ -248,7 +251,7 @@ class _Program:
         missing = _MISSING.search(log)
         if missing is None or not self._may_be_empty(missing["includer"], missing["name"]):
             return False
-        self._given[missing["name"]] = b""
+        self._given[missing["name"]] = TORCH_TYPES if missing["name"].startswith(TORCH) else b""
         return True
 
     def _leave_out(self, log: str) -> bool:
@@ -280,9 +283,13 @@ class _Program:
         return some
 
     def _may_be_empty(self, includer: str, name: str) -> bool:
-        """Whether a header is one of the host: in angle brackets, and no part of CUDA, such as ``<nv/target>``."""
+        """Whether a header is one of the host: torch's, or in angle brackets and no part of CUDA, as ``<nv/target>``."""
         at = Path(includer)
-        if name in self._given or Path(name).suffix not in ("", ".h"):
+        if name in self._given:
+            return False
+        if name.startswith(TORCH):
+            return True
+        if Path(name).suffix not in ("", ".h"):
             return False
         if _is_cuda(at):
             return "/" not in name

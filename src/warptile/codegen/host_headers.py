@@ -85,7 +85,11 @@ using ::uint8_t; using ::uint16_t; using ::uint32_t; using ::uint64_t; using ::u
 _STDDEF = """
 #define NULL 0
 #define offsetof(type, member) ((size_t)__INTADDR__(&((type*)0)->member))
+typedef decltype((char*)0 - (char*)0) ptrdiff_t;
+namespace std { using ::size_t; using ::ptrdiff_t; }
 """
+
+_STRING = "namespace std { using ::memcpy; using ::memset; }\n"
 
 _FUNCTIONS = (
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "erf",
@@ -94,6 +98,7 @@ _FUNCTIONS = (
     "lrint", "lround", "modf", "nearbyint", "nextafter", "pow", "remainder", "remquo", "rint", "round", "scalbn",
     "signbit", "sin", "sinh", "sqrt", "tan", "tanh", "tgamma", "trunc",
 )  # fmt: skip
+_FLOAT_FUNCTIONS = tuple(f"{name}f" for name in _FUNCTIONS if name not in ("abs", "isfinite", "isinf", "isnan", "signbit"))
 
 _INFINITY, _NAN = "__builtin_bit_cast(float, 0x7f800000u)", "__builtin_bit_cast(float, 0x7fc00000u)"
 _INFINITY_64 = "__builtin_bit_cast(double, 0x7ff0000000000000ull)"
@@ -118,7 +123,7 @@ _MATH = f"""
 #define M_SQRT2 1.41421356237309504880
 #define M_SQRT1_2 0.70710678118654752440
 namespace std {{
-{"".join(f"using ::{name};" for name in _FUNCTIONS)}
+{"".join(f"using ::{name};" for name in (*_FUNCTIONS, *_FLOAT_FUNCTIONS))}
 }}
 """
 
@@ -128,6 +133,37 @@ template <typename T> constexpr const T& min(const T& a, const T& b) { return b 
 template <typename T> constexpr const T& max(const T& a, const T& b) { return a < b ? b : a; }
 template <typename T> constexpr const T& clamp(const T& x, const T& a, const T& b) { return x < a ? a : b < x ? b : x; }
 template <typename T> constexpr void swap(T& a, T& b) { T held = a; a = b; b = held; }
+template <typename T, typename U = T> constexpr T exchange(T& a, U&& b) { T held = a; a = b; return held; }
+template <typename T, typename U> struct pair { T first; U second; };
+template <typename T, typename U> constexpr pair<T, U> make_pair(T a, U b) { return {a, b}; }
+template <typename T, T... I> struct integer_sequence {
+  typedef T value_type;
+  static constexpr size_t size() { return sizeof...(I); }
+};
+template <size_t... I> using index_sequence = integer_sequence<size_t, I...>;
+template <typename T, size_t N, T... I> struct __counted : __counted<T, N - 1, T(N - 1), I...> {};
+template <typename T, T... I> struct __counted<T, 0, I...> { typedef integer_sequence<T, I...> type; };
+template <typename T, T N> using make_integer_sequence = typename __counted<T, size_t(N)>::type;
+template <size_t N> using make_index_sequence = make_integer_sequence<size_t, N>;
+}
+"""
+
+_ARRAY = """
+namespace std {
+template <typename T, size_t N> struct array {
+  typedef T value_type;
+  T elements[N ? N : 1];
+  constexpr T& operator[](size_t i) { return elements[i]; }
+  constexpr const T& operator[](size_t i) const { return elements[i]; }
+  constexpr T* data() { return elements; }
+  constexpr const T* data() const { return elements; }
+  constexpr T* begin() { return elements; }
+  constexpr const T* begin() const { return elements; }
+  constexpr T* end() { return elements + N; }
+  constexpr const T* end() const { return elements + N; }
+  constexpr size_t size() const { return N; }
+  constexpr void fill(const T& value) { for (T& each : *this) each = value; }
+};
 }
 """
 
@@ -222,7 +258,11 @@ def _limits_of(type_name: str, least: str, largest: str, more: str) -> str:
 
 
 def _limits_of_integer(type_name: str, least: str, largest: str) -> str:
-    more = f"static constexpr {type_name} min() {{ return {least}; }} static constexpr bool is_integer = true;"
+    more = (
+        f"static constexpr {type_name} min() {{ return {least}; }} static constexpr bool is_integer = true; "
+        f"static constexpr bool is_signed = ({type_name})-1 < 0; "
+        f"static constexpr int digits = 8 * sizeof({type_name}) - is_signed;"
+    )
     return _limits_of(type_name, least, largest, more)
 
 
@@ -231,7 +271,8 @@ def _limits_of_float(type_name: str, prefix: str, infinity: str, nan: str) -> st
         "min": f"{prefix}_MIN", "epsilon": f"{prefix}_EPSILON", "denorm_min": f"{prefix}_TRUE_MIN",
         "infinity": infinity, "quiet_NaN": nan,
     }  # fmt: skip
-    more = "static constexpr bool is_integer = false; static constexpr bool has_infinity = true; " + " ".join(
+    more = f"static constexpr bool is_signed = true; static constexpr int digits = {prefix}_MANT_DIG; "
+    more += "static constexpr bool is_integer = false; static constexpr bool has_infinity = true; " + " ".join(
         f"static constexpr {type_name} {name}() {{ return {value}; }}" for name, value in functions.items()
     )
     return _limits_of(type_name, f"-{prefix}_MAX", f"{prefix}_MAX", more)
@@ -255,6 +296,10 @@ _LIBRARY_TYPES = """
 """
 """What the headers of cuBLAS and other libraries include, and code relies on."""
 
+TORCH = ("ATen/", "c10/", "torch/")
+TORCH_TYPES = b"#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n"
+"""Headers of torch, and what code for the device relies on in them. All else is host code."""
+
 _TEXTS = {
     ("limits.h", "climits"): _LIMITS,
     ("float.h", "cfloat"): _FLOAT,
@@ -263,10 +308,12 @@ _TEXTS = {
     ("stdlib.h", "cstdlib"): _STDDEF + "#define EXIT_SUCCESS 0\n#define EXIT_FAILURE 1\n#define RAND_MAX 2147483647\n",
     ("math.h", "cmath"): _MATH,
     ("algorithm", "utility"): _ALGORITHM,
+    ("array",): _ARRAY,
+    ("string.h", "cstring"): _STRING,
     ("type_traits",): _TYPE_TRAITS,
     ("limits",): _NUMERIC_LIMITS,
     ("cublas_v2.h", "cublasLt.h", "cublas.h", "cudnn.h", "cufft.h", "cusparse.h", "cusolverDn.h"): _LIBRARY_TYPES,
-    ("assert.h", "cassert", "stdio.h", "cstdio", "string.h", "cstring", "time.h", "ctime"): "",
+    ("assert.h", "cassert", "stdio.h", "cstdio", "time.h", "ctime"): "",
 }
 
 

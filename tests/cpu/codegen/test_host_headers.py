@@ -26,11 +26,16 @@ VALUES = {
     "std::numeric_limits<float>::denorm_min()": F32.smallest_subnormal, "std::numeric_limits<int>::min()": -(2**31),
     "std::numeric_limits<unsigned char>::max()": 255, "std::numeric_limits<float>::min()": F32.tiny,
     "std::min(3, 2)": 2, "std::max(2.5, -1.0)": 2.5, "std::clamp(7, 0, 5)": 5, "std::clamp(-7, 0, 5)": 0,
+    "third()": 7, "std::numeric_limits<float>::digits": 24, "std::numeric_limits<unsigned char>::digits": 8,
+    "std::numeric_limits<long>::digits": 63, "std::fminf(1.5f, 2)": 1.5, "copied(-2.0)": -2, "exchanged(4, 5)": 45,
+    "sizeof(std::ptrdiff_t)": 8, "std::make_pair(2, 0.5).second": 0.5, "(double)((__int128)1 << 70)": 2.0**70,
     "swapped(3, 4)": 43, "std::abs(-3)": 3, "std::abs(-2.5f)": 2.5, "std::sqrt(2.25f)": 1.5, "std::floor(-0.5)": -1,
     "std::fmax(1.0f, 2.0f)": 2, "std::isnan(0.0f)": 0, "std::is_same<int, float>::value": 0,
 }  # fmt: skip
 
 FACTS = (
+    "std::is_same_v<std::make_index_sequence<3>, std::index_sequence<0, 1, 2>>", "sizeof(std::array<char, 5>) == 5",
+    "std::make_integer_sequence<int, 0>::size() == 0 && std::numeric_limits<int>::is_signed",
     "std::is_same_v<std::remove_cv_t<const volatile int>, int>", "std::is_same_v<std::decay_t<const float&>, float>",
     "std::is_same_v<std::conditional_t<true, int, float>, int>", "std::is_same_v<std::remove_pointer_t<int*>, int>",
     "std::is_same_v<std::conditional_t<false, int, float>, float>", "!std::is_same_v<int, unsigned>",
@@ -52,6 +57,16 @@ struct Pair { double first; float second; };
 struct Base {};
 struct Derived : Base {};
 enum Color { RED };
+__device__ int third() {
+  std::array<int, 3> held{};
+  held.fill(2);
+  held[2] = 3;
+  int sum = 0;
+  for (int each : held) sum += each;
+  return sum;
+}
+__device__ double copied(double x) { double y; std::memcpy(&y, &x, sizeof(x)); return y; }
+__device__ int exchanged(int a, int b) { int held = std::exchange(a, b); return 10 * held + a; }
 __device__ int swapped(int a, int b) { std::swap(a, b); return 10 * a + b; }
 """
 
@@ -122,6 +137,27 @@ def test_members_for_the_host_of_a_class_that_the_device_uses():
     y = np.full(1, 33, np.int32)
     wt.kernel(source, backend="emulator", arch="sm_90a")[1, 1](y, wt.struct(by=np.int32(4)))
     assert y[0] == 33 // 4 + 8
+
+
+def test_headers_of_torch_bring_16_bit_types_and_nothing_else():
+    source = """
+    #include "ATen/ATen.h"
+    #include <torch/extension.h>
+    #include <ATen/cuda/Atomic.cuh>
+    __global__ void k(float* y, const __half2* x) { y[0] = __low2float(x[0]); }
+    torch::Tensor launch(torch::Tensor x) { AT_ASSERT(x.is_cuda()); return x; }
+    """
+    y = np.zeros(1, np.float32)
+    wt.kernel(source, backend="emulator", arch="sm_90a")[1, 1](y, np.array([3, 4], np.float16))
+    assert y[0] == 3
+
+
+@pytest.mark.parametrize("word", ["asm", "__asm__", "__asm volatile", "__asm__ __volatile__"])
+def test_words_for_inline_ptx(word):
+    source = f'__global__ void k(int* y) {{ int x; {word}("mov.u32 %0, 5;" : "=r"(x)); y[0] = x; }}'
+    y = np.zeros(1, np.int32)
+    wt.kernel(source, backend="emulator", arch="sm_90a")[1, 1](y)
+    assert y[0] == 5
 
 
 @pytest.mark.parametrize("include", ["<stdio.h>", '"assert.h"', "<cassert>"])

@@ -131,6 +131,16 @@ _ALGORITHM = """
 namespace std {
 template <typename T> constexpr const T& min(const T& a, const T& b) { return b < a ? b : a; }
 template <typename T> constexpr const T& max(const T& a, const T& b) { return a < b ? b : a; }
+template <typename T> constexpr T min(initializer_list<T> list) {
+  const T* least = list.begin();
+  for (const T& each : list) if (each < *least) least = &each;
+  return *least;
+}
+template <typename T> constexpr T max(initializer_list<T> list) {
+  const T* largest = list.begin();
+  for (const T& each : list) if (*largest < each) largest = &each;
+  return *largest;
+}
 template <typename T> constexpr const T& clamp(const T& x, const T& a, const T& b) { return x < a ? a : b < x ? b : x; }
 template <typename T> constexpr void swap(T& a, T& b) { T held = a; a = b; b = held; }
 template <typename T, typename U = T> constexpr T exchange(T& a, U&& b) { T held = a; a = b; return held; }

@@ -26,7 +26,7 @@ VALUES = {
     "std::numeric_limits<float>::denorm_min()": F32.smallest_subnormal, "std::numeric_limits<int>::min()": -(2**31),
     "std::numeric_limits<unsigned char>::max()": 255, "std::numeric_limits<float>::min()": F32.tiny,
     "std::min(3, 2)": 2, "std::max(2.5, -1.0)": 2.5, "std::clamp(7, 0, 5)": 5, "std::clamp(-7, 0, 5)": 0,
-    "third()": 7, "std::numeric_limits<float>::digits": 24, "std::numeric_limits<unsigned char>::digits": 8,
+    "std::max({3, 9, 4})": 9, "std::min({3.5, 0.5, 4.0})": 0.5, "third()": 7, "std::numeric_limits<float>::digits": 24, "std::numeric_limits<unsigned char>::digits": 8,
     "std::numeric_limits<long>::digits": 63, "std::fminf(1.5f, 2)": 1.5, "copied(-2.0)": -2, "exchanged(4, 5)": 45,
     "sizeof(std::ptrdiff_t)": 8, "std::make_pair(2, 0.5).second": 0.5, "(double)((__int128)1 << 70)": 2.0**70,
     "swapped(3, 4)": 43, "std::abs(-3)": 3, "std::abs(-2.5f)": 2.5, "std::sqrt(2.25f)": 1.5, "std::floor(-0.5)": -1,

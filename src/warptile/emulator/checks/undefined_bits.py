@@ -219,13 +219,15 @@ class ValueOrigin:
     Attributes:
         said: for messages.
         location: the instruction that has read or computed it first.
+        fix: what to do about it, where that depends on the case.
     """
 
-    __slots__ = ("location", "said")
+    __slots__ = ("fix", "location", "said")
 
-    def __init__(self, said: str, location: SourceLocation | None) -> None:
+    def __init__(self, said: str, location: SourceLocation | None, fix: str = "") -> None:
         self.said = said
         self.location = location
+        self.fix = fix
 
 
 def _bytes(offsets: Offsets, size: int) -> Offsets:

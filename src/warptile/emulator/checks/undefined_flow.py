@@ -95,13 +95,13 @@ def hands_on(instruction: Instruction) -> bool:
 
 
 def may_load_undefined(instruction: Instruction, routine: Routine, *, follows_loads: bool) -> bool:
-    """Whether results may be undefined because memory is.
+    """Whether results may be undefined because memory is, or because a lane that is asked takes no part.
 
     Compilers move loads of local memory ahead of their condition, so these always may. Those of shared memory and of
-    parameters of functions are followed with ``follows_loads``.
+    parameters of functions, and shuffles, are followed with ``follows_loads``.
     """
     modifiers = instruction.modifiers
-    if instruction.opcode == "ldmatrix" or "mma_async" in modifiers:
+    if instruction.opcode in ("ldmatrix", "shfl") or "mma_async" in modifiers:
         return follows_loads
     if instruction.opcode == "wmma":
         return follows_loads and "load" in modifiers and "global" not in modifiers
@@ -158,6 +158,7 @@ class UndefinedFlow:
             kernel=memory.kernel,
             location=instruction.location,
             first=origin.location if origin else None,
+            fix=origin.fix if origin else "",
         )
         memory.findings.report(error)
 
@@ -271,6 +272,31 @@ class UndefinedFlow:
             if beside is not None:
                 beside.clear(active)
 
+        absent = ValueOrigin(
+            f"read at {instruction.location} from a lane that does not execute the shuffle, ",
+            instruction.location,
+            "let every lane that is asked execute the shuffle, also behind the end of the data, or drop what comes from "
+            "the others; threads of a block that is no multiple of 32 have a last warp with missing lanes",
+        )
+
+        def exchange(active: Active) -> None:
+            some = self._origin(instruction, read, active, written)
+            if not some and active.whole_warps:
+                run(active)
+                clear(active)
+                return
+            move(active)  # before the values change
+            values.met_undefined = False
+            run(active)
+            for each, target in zip(written, targets, strict=True):
+                target.some = bool(target.bits.any())
+                if values.met_undefined and not some:
+                    self.origins[each.name] = absent
+            if beside is not None:
+                beside.clear(active)
+
+        if loads and instruction.opcode == "shfl":
+            return self._controlled(exchange, instruction, control, written, targets) if control else exchange
         if loads:
             return load
         if stores:

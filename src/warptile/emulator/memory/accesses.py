@@ -51,7 +51,7 @@ LOADS = frozenset({"ld", "ldu", "ldmatrix", "wmma", "wgmma"})
 
 
 class UndefinedLoad(Exception):
-    """A load of shared memory has met a value that nothing has written, and its result is not followed.
+    """A load of shared memory, or a shuffle, has met a value that nothing has written, and its result is not followed.
 
     The launch has to be run again, with `Memory.follows_loads`.
     """
@@ -76,9 +76,9 @@ class Memory:
     ) -> None:
         """Arguments beside sizes say what is checked.
 
-        With ``follows_loads``, values that loads of shared memory return are followed where nothing has written them
-        (`checks.uninitialized_registers`); otherwise such a load is an `UndefinedLoad`. ``met_undefined`` is set by
-        loads that meet an undefined value.
+        With ``follows_loads``, values that loads of shared memory and shuffles return are followed where nothing has
+        written them (`checks.uninitialized_registers`); otherwise such a load is an `UndefinedLoad`. ``met_undefined``
+        is set by those that meet an undefined value.
         """
         self.kernel = kernel
         self.findings = Findings(collect=False, schedule="latest") if findings is None else findings
@@ -307,9 +307,7 @@ class Memory:
         if not (self.check_padding if padding else self.check_uninitialised):
             return
         if where is not self.global_space and instruction.opcode in LOADS:
-            if not self.follows_loads and "local" not in instruction.modifiers:
-                raise UndefinedLoad
-            self.met_undefined = True
+            self.meet_undefined(is_followed="local" in instruction.modifiers)
             return
         error = UninitializedRead(
             f"{instruction.text}: {self._thread_of(active, offsets, missing)} reads {where.name} memory at "
@@ -317,6 +315,19 @@ class Memory:
             **self._where(instruction),
         )
         self.findings.report(error, "padding" if padding else "uninitialised")
+
+    def meet_undefined(self, *, is_followed: bool = False) -> None:
+        """A result is undefined, which is no bug until something depends on it.
+
+        Args:
+            is_followed: it is, whether loads are or not.
+
+        Raises:
+            UndefinedLoad: the result is not followed.
+        """
+        if self.check_uninitialised and not (self.follows_loads or is_followed):
+            raise UndefinedLoad
+        self.met_undefined = True
 
     def _copy_into(self, where: Space, offset: int, size: int) -> Instruction | None:
         """The asynchronous copy that will write bytes, where it is known."""

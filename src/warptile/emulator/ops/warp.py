@@ -91,6 +91,8 @@ def build_shuffle(instruction: Instruction, assembler: Assembler) -> Operation:
             good = other <= highest
         return np.where(good, other, lane), good
 
+    memory = None if assembler.moves_undefined_bits else assembler.machine.memory
+
     def shuffle(active: Active) -> None:
         values, b, c = _full(read(active), active), lane_operand(active), clamp(active)
         if active.whole_warps and len(b) == len(c) == 1:
@@ -102,6 +104,10 @@ def build_shuffle(instruction: Instruction, assembler: Assembler) -> Operation:
         other, good = sources(warps.lane.astype(np.int64), _full(b, active), _full(c, active))
         # The value of a lane that takes no part is undefined: poison, as of memory that nothing has written.
         result = warps.spread(values, absent=_UNDEFINED)[warps.row, other]
+        if memory is not None and (result == _UNDEFINED).any():
+            present = warps.spread(np.ones(active.count, np.bool_))
+            if not present[warps.row, other].all():
+                memory.meet_undefined()
         target(active, result)
         inside(active, good)
 

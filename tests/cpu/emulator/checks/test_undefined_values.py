@@ -131,6 +131,37 @@ def test_undefined_values_are_reported_where_they_matter(name: str) -> None:
         run(body.replace("@", wrong))
 
 
+SUM = "int w = in[t]; for (int i = 16; i; i /= 2) w += __shfl_down_sync(~0u, w, i);"
+SHUFFLES = {
+    "a block that is no multiple of a warp": ("", SUM, "if (t == @) out[t] = w;", "0", "32"),
+    "lanes that have exited": ("if (t >= 20) return;", SUM, "if (t @ 20) out[t] = 1; else out[t] = w;", "<", ">"),
+    "a maximum, which hides a NaN": (
+        "", "float w = in[t]; w = fmaxf(w, __shfl_xor_sync(~0u, w, 16));", "if (t < @) out[t] = w;", "32", "33",
+    ),
+    "lanes that their width keeps apart": (
+        "", "int w = in[t]; for (int i = 4; i; i /= 2) w += __shfl_xor_sync(~0u, w, i, 8);", "if (t < @) out[t] = w;",
+        "40", "41",
+    ),
+    "a lane that is asked": ("", "int w = __shfl_sync(~0u, in[t], t < 32 ? t : t - @);", "out[t] = w;", "32", "20"),
+    "shuffles without those that take no part": (
+        "", "int w = in[t]; if (t < 16) w += __shfl_down_sync(0xFFFF, w, 8, 16);", "if (t < @) out[t] = w;", "16", "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHUFFLES)
+def test_shuffles_that_ask_lanes_that_take_no_part(name: str) -> None:
+    before, shuffle, after, right, wrong = SHUFFLES[name]
+    body = f"{before}{shuffle}\n\n{after}"
+    block = 41 if "41" in wrong else 40
+    assert run(body.replace("@", right), block=block, collect=True)[1].findings == ()
+    if wrong:
+        (found,) = run(body.replace("@", wrong), block=block, collect=True)[1].findings
+        assert found.kind == "UninitializedRead"
+        assert "from a lane that does not execute the shuffle, which nothing has written" in found.message
+        assert found.fix.startswith("let every lane that is asked execute the shuffle")
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_report_names_where_the_value_was_read_and_where_it_matters(schedule: str) -> None:
     said = r"st\.global.*thread \(4, 0, 0\) .* read at kernel.cu:\d+ .* from shared memory at byte 1040, which nothing"

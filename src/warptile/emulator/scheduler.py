@@ -383,9 +383,13 @@ class Scheduler:
         bits = np.uint64(1) << (lanes % WARP).astype(np.uint64)
         if ((masks & bits) == 0).any():
             thread = self.machine.memory.thread(lanes[np.argmax((masks & bits) == 0)])
-            raise DivergentCollective(
-                f"{step.instruction}: {thread} executes it but is not in its own member mask", **self._where(step)
+            error = DivergentCollective(
+                f"{step.instruction}: {thread} executes it but is not in its own member mask",
+                fix="give it a mask with every lane that executes it",
+                **self._where(step),
             )
+            self.machine.memory.findings.report(error)
+            masks |= bits
         warps = self.machine.geometry.lanes // WARP
         present = np.zeros(warps, dtype=np.uint64)
         np.bitwise_or.at(present, lanes // WARP, bits)

@@ -75,6 +75,23 @@ def test_a_block_larger_than_its_warps_runs_only_its_threads() -> None:
     np.testing.assert_array_equal(out, np.tile(25_000 + np.arange(50), 3))
 
 
+def test_a_lane_that_its_own_mask_leaves_out_is_named_and_the_run_goes_on() -> None:
+    out = np.zeros(32, dtype=np.int32)
+    report = run_cuda(
+        """__global__ void k(int* out) {
+             int next = __shfl_down_sync(0x55555555, threadIdx.x, 1);
+             out[threadIdx.x] = next + __ballot_sync(0xFFFF0000, threadIdx.x >= 20);
+           }""",
+        "k", [out], block=32, collect=True,
+    )  # fmt: skip
+    assert [(each.kind, each.location.line, each.fix) for each in report.findings if each.location is not None] == [
+        ("DivergentCollective", line, "give it a mask with every lane that executes it") for line in (2, 3)
+    ]
+    assert "thread (1, 0, 0) of block (0, 0, 0) executes it but is not in its own" in report.findings[0].message
+    votes = np.uint32(0xFFF00000).astype(np.int32)
+    np.testing.assert_array_equal(out, np.minimum(np.arange(1, 33), 31) + votes)
+
+
 def test_named_barriers_let_a_producer_warp_arrive_and_a_consumer_warp_wait() -> None:
     out = np.zeros(32, dtype=np.int32)
     run_cuda(

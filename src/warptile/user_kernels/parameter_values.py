@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,6 +165,7 @@ def struct(base: Any = None, /, **fields: Any) -> StructValue:
 
     Without ``base``, the members are ``fields`` in order, laid out as C++ does: arrays as pointers, tensor maps,
     NumPy scalars by their types, Python's ``bool``, ``int`` and ``float`` as ``bool``, ``int`` and ``float`` of CUDA.
+    Lists and tuples are members that are arrays: ``sizes=[numpy.int64(3)] * 4``, or ``data=[x, y, None]`` of pointers.
 
     Args:
         base: a NumPy record (``numpy.void``, or a structured array without axes) or a ctypes structure that has the
@@ -212,7 +213,7 @@ def _members(fields: dict[str, Any]) -> StructValue:
         raise ArgumentError("struct: got no member; give some, such as wt.struct(x=x, n=numpy.int32(5))")
     scalars: dict[str, Scalar | TensorMap] = {}
     held: dict[str, ArrayMemory | ArrayTensorMap | None] = {}
-    for name, value in fields.items():
+    for name, value in _elements(fields.items()):
         if isinstance(value, np.generic) and value.dtype.name in SCALAR_TYPES:
             scalars[name] = Scalar(SCALAR_TYPES[value.dtype.name], value.item())
         elif isinstance(value, bool | int | float):
@@ -225,6 +226,17 @@ def _members(fields: dict[str, Any]) -> StructValue:
     layout = Params(tuple(scalars.items()))
     content = layout.encoded(lambda field: field.encoded if isinstance(field, Scalar) else bytes(128))
     return StructValue(content, tuple((layout.offsets[name], name, value) for name, value in held.items()))
+
+
+def _elements(members: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Members, and the elements of those that are arrays, by names such as ``data[0][2]``."""
+    for name, value in members:
+        if not isinstance(value, list | tuple):
+            yield name, value
+        elif value:
+            yield from _elements((f"{name}[{i}]", each) for i, each in enumerate(value))
+        else:
+            raise ArgumentError(f"struct: {name} is empty; an array of C++ has elements")
 
 
 def _held(value: Any, name: str) -> ArrayMemory | ArrayTensorMap | None:

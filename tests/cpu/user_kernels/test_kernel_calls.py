@@ -141,6 +141,21 @@ def line_structs(x, y):
     ]
 
 
+def test_structs_hold_arrays_of_pointers_and_numbers():
+    source = """
+    struct Lists { float* data[2][2]; char used[3]; long long sizes[2]; };
+    __global__ void k(Lists lists) {
+      for (int i = 0; i < 2; ++i)
+        if (threadIdx.x < lists.sizes[i]) lists.data[1][i][threadIdx.x] += lists.data[0][i][threadIdx.x] * lists.used[i];
+    }
+    """
+    x, y, z = FLOATS.copy(), np.zeros(16, np.float32), np.ones(16, np.float32)
+    used = [np.int8(each) for each in (3, 2, 0)]
+    lists = wt.struct(data=[[x, z], (y, y[8:])], used=used, sizes=[np.int64(5), np.int64(7)])
+    wt.kernel(source, backend="emulator", arch="sm_90a")[1, 16](lists)
+    assert y.tolist() == [*(3 * FLOATS[:5]), 0, 0, 0, *[2] * 7, 0]
+
+
 @pytest.mark.parametrize("form", range(4))
 def test_structs_hold_pointers(form):
     x, y = FLOATS.copy(), np.zeros(16, np.float32)
@@ -271,6 +286,8 @@ def test_a_float_takes_every_value_that_it_has(by):
         (lambda: kernel("plain")[1.5, 32], r"got grid 1\.5"),
         (lambda: kernel("plain")[1, 32, None, -1], "got -1 bytes of dynamic shared memory"),
         (lambda: wt.struct(), "got no member"),
+        (lambda: wt.struct(x=[FLOATS, []]), r"x\[1\] is empty; an array of C\+\+ has elements"),
+        (lambda: wt.struct(x=[FLOATS, "text"]), r"x\[1\] is str; members are arrays"),
         (lambda: wt.struct(x="text"), "x is str; members are arrays"),
         (lambda: wt.struct(FLOATS), "got ndarray; it takes a NumPy record"),
         (lambda: wt.struct(np.zeros((), "i4, f4"), x=FLOATS), "there is no field 'x'; there are f0, f1"),

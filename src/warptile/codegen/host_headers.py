@@ -248,6 +248,11 @@ template <typename T> inline constexpr bool is_unsigned_v = is_unsigned<T>::valu
 template <typename T> inline constexpr bool is_trivially_copyable_v = is_trivially_copyable<T>::value;
 template <typename T, typename U> inline constexpr bool is_base_of_v = is_base_of<T, U>::value;
 template <typename T> remove_reference_t<T>&& declval() noexcept;
+template <size_t Size, size_t Align = (Size < 16 ? 8 : 16)> struct aligned_storage {
+  struct type { alignas(Align) unsigned char data[Size]; };
+};
+template <size_t Size, size_t Align = (Size < 16 ? 8 : 16)>
+using aligned_storage_t = typename aligned_storage<Size, Align>::type;
 }
 """
 

@@ -34,6 +34,7 @@ VALUES = {
 }  # fmt: skip
 
 FACTS = (
+    "sizeof(std::aligned_storage<12, 4>::type) == 12 && alignof(std::aligned_storage_t<12, 4>) == 4",
     "std::is_same_v<std::make_index_sequence<3>, std::index_sequence<0, 1, 2>>", "sizeof(std::array<char, 5>) == 5",
     "std::make_integer_sequence<int, 0>::size() == 0 && std::numeric_limits<int>::is_signed",
     "std::is_same_v<std::remove_cv_t<const volatile int>, int>", "std::is_same_v<std::decay_t<const float&>, float>",

@@ -140,12 +140,15 @@ def test_members_for_the_host_of_a_class_that_the_device_uses():
     assert y[0] == 33 // 4 + 8
 
 
-def test_headers_of_torch_bring_16_bit_types_and_nothing_else():
+def test_headers_of_torch_bring_16_bit_types_and_those_of_the_standard():
     source = """
     #include "ATen/ATen.h"
     #include <torch/extension.h>
     #include <ATen/cuda/Atomic.cuh>
-    __global__ void k(float* y, const __half2* x) { y[0] = __low2float(x[0]); }
+    __global__ void k(float* y, const __half2* x) {
+      static_assert(std::is_same_v<decltype(y), float*> && std::numeric_limits<float>::digits == 24);
+      y[0] = __low2float(x[0]);
+    }
     torch::Tensor launch(torch::Tensor x) { AT_ASSERT(x.is_cuda()); return x; }
     """
     y = np.zeros(1, np.float32)

@@ -79,6 +79,7 @@ _STANDARD = re.compile(r"-{1,2}std\b")
 _HOST_CODE = re.compile(
     r'namespace "std" has no member|identifier "cuda[A-Z]\w+" is undefined|device-side kernel launch'
 )
+_QUOTED = re.compile(r'"(\w+)"')
 _FOR_HOST = "explicitly marked as a __host__ function"
 _MISSING = re.compile(r'^(?P<includer>.*)\(\d+\): catastrophic error: cannot open source file "(?P<name>[^"]+)"', re.M)
 _ERROR = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?:catastrophic )?error[^:\n]*: (?P<text>.*)$", re.M)
@@ -165,7 +166,10 @@ def compile_file(
     if not done.compiled and expression is not None and _only_the_name_is_wrong(log):
         done = program.run(None)  # a kernel in a namespace may be named without it, where the name is clear
         if done.compiled:
-            return _compiled(program, done, arch, entry, _of_arguments(entry, log))
+            why = _of_arguments(entry, log)
+            if reason := program.reason_for(why):
+                why += f", as it was left out for {reason}"
+            return _compiled(program, done, arch, entry, why)
     if not done.compiled:
         raise _refusal(path, arch, log, program)
     return _compiled(program, done, arch, done.entry or entry)
@@ -198,7 +202,7 @@ class _Program:
         text: of it, without what was left out.
         left_out: first and last line of each declaration of host code that was left out.
         left_out_of_headers: name, first and last line of those of headers.
-        first_reason: the error for which the first one was.
+        reasons: text of each of these declarations, and the error for which it was left out.
     """
 
     def __init__(self, path: Path, text: bytes, flags: Sequence[str], wanted: Sequence[str]) -> None:
@@ -214,7 +218,7 @@ class _Program:
         self._changed: dict[Path, OwnHeader] = {}
         self.left_out: list[tuple[int, int]] = []
         self.left_out_of_headers: list[tuple[str, int, int]] = []
-        self.first_reason = ""
+        self.reasons: list[tuple[str, str]] = []
 
     @property
     def folders(self) -> list[Path]:
@@ -277,10 +281,16 @@ class _Program:
                 header.text = left
                 self._changed[path] = header
                 self.left_out_of_headers += [(path.name, *each) for each in lines]
-            if found and not self.first_reason:
-                line = min(line for line in errors if found[0].first_line <= line <= found[0].last_line)
-                self.first_reason = f"{path.name}({line}): {errors[line]}"
+            for each in found:
+                line = min(line for line in errors if each.first_line <= line <= each.last_line)
+                self.reasons.append((text[each.start : each.end], f"{path.name}({line}): {errors[line]}"))
         return some
+
+    def reason_for(self, message: str) -> str:
+        """The error for which a declaration was left out of whose name a message says that it is undefined."""
+        names = _QUOTED.findall(message)
+        declares = [re.compile(rf"\b{name}\b") for name in names[-1:]]
+        return next((reason for text, reason in self.reasons if any(each.search(text) for each in declares)), "")
 
     def _may_be_empty(self, includer: str, name: str) -> bool:
         """Whether a header is one of the host: torch's, or in angle brackets and no part of CUDA, as ``<nv/target>``."""
@@ -363,7 +373,7 @@ def _refusal(path: Path, arch: str, log: str, program: _Program) -> CompileError
         said.append(f"-I FOLDER says where {missing['name']} is")
     else:
         said += left_out_text(program.left_empty, program.left_out, program.left_out_of_headers)
-        said += [f"the first for {program.first_reason}"] if program.first_reason else []
+        said += [f"the first for {program.reasons[0][1]}"] if program.reasons else []
     if _HOST_CODE.search(log):
         said.append("NVRTC compiles device code alone: put #ifndef __CUDACC_RTC__ around code of the host")
     shown = [text for text in log.splitlines() if not text.startswith(NAME_MAP)]

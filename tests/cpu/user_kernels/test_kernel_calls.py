@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
-from warptile.errors import DataRace, IllegalAddress, MisalignedAccess
+from warptile.errors import ArgumentError, DataRace, IllegalAddress, MisalignedAccess
 
 SOURCE = r"""
 #include <cuda_bf16.h>
@@ -154,6 +154,19 @@ def test_structs_hold_arrays_of_pointers_and_numbers():
     lists = wt.struct(data=[[x, z], (y, y[8:])], used=used, sizes=[np.int64(5), np.int64(7)])
     wt.kernel(source, backend="emulator", arch="sm_90a")[1, 16](lists)
     assert y.tolist() == [*(3 * FLOATS[:5]), 0, 0, 0, *[2] * 7, 0]
+
+
+def test_a_class_that_the_arguments_of_a_template_break_is_said_to_be_wrong():
+    source = """
+    template <int Stages> struct Traits { static_assert(Stages > 1, "too few"); static constexpr int value = Stages; };
+    template <typename T> __global__ void k(int* y) { y[0] = T::value; }
+    """
+    y = np.zeros(1, np.int32)
+    wt.kernel(source, "k<Traits<2>>", backend="emulator", arch="sm_90a")[1, 1](y)
+    assert y[0] == 2
+    said = r'identifier "Traits" is undefined, as it was left out for source.cu\(2\): static assertion failed.*too few'
+    with pytest.raises(ArgumentError, match=said):
+        wt.kernel(source, "k<Traits<1>>", backend="emulator", arch="sm_90a")[1, 1](y)
 
 
 @pytest.mark.parametrize("form", range(4))

@@ -8,6 +8,7 @@ turn it is (`random_turns`); the others are set aside.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
@@ -46,7 +47,11 @@ POLLED_STREAM_STEPS = 2_000
 """The same, while flags are read that nobody changes: the kernel waits for the stream."""
 
 SPIN_STEPS = 3_000_000
-"""Steps without any store, barrier or exit after which the program is taken to spin forever."""
+"""Steps without any store, barrier or exit after which a program that reads flags is taken to spin forever, and one that
+only computes is looked at."""
+
+LOOK_STEPS = 20_000
+"""Steps between two looks at whether a program that only computes is where it has been before."""
 
 LONGEST_WAIT = 1 << 12
 """Steps that others may loop until what is waited for at an mbarrier comes, or the waits return false."""
@@ -87,6 +92,8 @@ class Scheduler:
         self._turns = machine.turns
         self._aside: list[tuple[int, Active]] = []
         self._until = 0
+        self._next_look = self._looks = 0
+        self._seen = b""
         self._collectives: dict[int, Lanes] = {}
         self._returns: dict[int, NDArray[np.int64]] = {}
         self._layout = layout
@@ -155,7 +162,42 @@ class Scheduler:
         for position, active in waiting:
             self._put(position, active)
 
-    def _must_yield(self, step: ProgramStep) -> bool:
+    def _look_for_spinning(self, step: ProgramStep, active: Active) -> None:
+        """Threads spin if they read flags that nobody changes, or come back to a state that they have been in."""
+        machine = self.machine
+        if machine.last_poll > machine.last_effect:
+            raise Deadlock(
+                f"{machine.steps - machine.last_effect} steps without a store, a barrier or an exit: threads spin for "
+                "something nobody will do",
+                **self._where(step),
+            )
+        self._next_look = machine.steps + LOOK_STEPS
+        state = self._state(step, active)
+        if state == self._seen:
+            raise Deadlock(
+                "threads loop forever: the loop has come back to the values that all registers had before, and writes "
+                "nothing",
+                fix="change in the loop what its condition depends on; a plain load of what others write may be moved "
+                "out of it: use an atomic",
+                **self._where(step),
+            )
+        self._looks += 1
+        if self._looks & (self._looks - 1) == 0:  # Brent's algorithm: a period of any length is found
+            self._seen = state
+
+    def _state(self, step: ProgramStep, active: Active) -> bytes:
+        """A digest of where all threads are and of what their registers hold."""
+        digest = hashlib.blake2b(repr((id(step), sorted(self._ready), sorted(self._collectives))).encode())
+        groups = [group for position in sorted(self._ready) for group in self._ready[position]]
+        arrays = [each.lanes for each in (active, *groups, *(group for _, group in self._aside))]
+        arrays += self._returns.values()
+        for routine in self._layout.routines.values():
+            arrays += routine.registers.kept()
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.digest()
+
+    def _must_yield(self, step: ProgramStep, active: Active) -> bool:
         """After a backward branch: has somebody waited too long, or does everybody only spin?"""
         machine, streams = self.machine, self.machine.memory.streams
         if streams is not None and machine.steps - machine.last_effect > self._stream_steps():
@@ -165,11 +207,8 @@ class Scheduler:
                 raise Deadlock(
                     f"threads spin for something that no stream will do: {streams.waiting}", **self._where(step)
                 )
-        if machine.steps - machine.last_effect > SPIN_STEPS:
-            raise Deadlock(
-                f"{SPIN_STEPS} steps without a store, a barrier or an exit: threads spin for something nobody will do",
-                kernel=machine.kernel,
-            )
+        if machine.steps - machine.last_effect > SPIN_STEPS and machine.steps >= self._next_look:
+            self._look_for_spinning(step, active)
         if machine.mbarriers.parked and machine.steps - machine.mbarriers.parked_since > LONGEST_WAIT:
             machine.mbarriers.starve(machine.last_effect)
             machine.mbarriers.parked_since = machine.steps
@@ -187,6 +226,7 @@ class Scheduler:
         """The count of steps up to which `_must_yield` does nothing."""
         machine = self.machine
         latest = machine.last_effect + (SPIN_STEPS if machine.memory.streams is None else self._stream_steps())
+        latest = max(latest, self._next_look) if machine.memory.streams is None else latest
         if machine.mbarriers.parked:
             latest = min(latest, machine.mbarriers.parked_since + LONGEST_WAIT)
         return min(latest, min(self._since.values()) + self._patience()) if self._since else latest
@@ -223,7 +263,7 @@ class Scheduler:
                         return
                     target = step.target if count else position + 1
                 if target <= position:
-                    if self._must_yield(step):
+                    if self._must_yield(step, active):
                         self._put(target, active)
                         return
                     compiled = compiled or self._find_compiled()

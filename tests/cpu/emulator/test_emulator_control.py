@@ -258,6 +258,30 @@ def test_a_lock_that_nobody_releases_is_a_deadlock(monkeypatch: pytest.MonkeyPat
         run_cuda(LOCK.replace("RELEASE", ""), "k", [np.zeros(1, dtype=np.int32)], grid=2, outputs={0: False})
 
 
+LOOP = """__global__ void k(unsigned* out, unsigned n) {
+  unsigned x = threadIdx.x + 1;
+  for (unsigned i = 0; i < n; ++i) x = x * 3 % 1009;
+  out[threadIdx.x] = x;
+}"""
+ENDLESS = LOOP.replace("unsigned i = 0; i < n; ++i", "; x != n;")
+
+
+def test_a_loop_that_only_computes_may_be_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warptile.emulator.scheduler.SPIN_STEPS", 5_000)
+    monkeypatch.setattr("warptile.emulator.scheduler.LOOK_STEPS", 100)
+    out = np.zeros(32, dtype=np.uint32)
+    run_cuda(LOOP, "k", [out, Scalar("u32", 20_000)], block=32)
+    assert out.tolist() == [(each + 1) * pow(3, 20_000, 1009) % 1009 for each in range(32)]
+
+
+def test_a_loop_that_comes_back_to_where_it_was_is_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warptile.emulator.scheduler.SPIN_STEPS", 5_000)
+    monkeypatch.setattr("warptile.emulator.scheduler.LOOK_STEPS", 100)
+    with pytest.raises(Deadlock, match=r"loop forever: .* \[in _Z1kPjj at kernel\.cu:3 ") as caught:
+        run_cuda(ENDLESS, "k", [np.zeros(32, np.uint32), Scalar("u32", 1009)], block=32)
+    assert caught.value.fix.startswith("change in the loop what its condition depends on")
+
+
 def test_threads_that_spin_on_a_flag_nobody_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warptile.emulator.scheduler.SPIN_STEPS", 5_000)
     with pytest.raises(Deadlock, match="spin"):

@@ -79,6 +79,7 @@ _STANDARD = re.compile(r"-{1,2}std\b")
 _HOST_CODE = re.compile(
     r'namespace "std" has no member|identifier "cuda[A-Z]\w+" is undefined|device-side kernel launch'
 )
+_LOST = "expected a declaration"
 _QUOTED = re.compile(r'"(\w+)"')
 _FOR_HOST = "explicitly marked as a __host__ function"
 _MISSING = re.compile(r'^(?P<includer>.*)\(\d+\): catastrophic error: cannot open source file "(?P<name>[^"]+)"', re.M)
@@ -313,9 +314,14 @@ class _Program:
 
 
 def _errors_by_file(log: str, folder: Path) -> dict[Path, dict[int, str]]:
-    """The errors of NVRTC's log: of each file the first one of each line. Names are relative to ``folder``."""
+    """The errors of NVRTC's log: of each file the first one of each line. Names are relative to ``folder``.
+
+    Where the parser has lost its way after an error, those that follow say nothing of the code they are in.
+    """
     found: dict[Path, dict[int, str]] = {}
     for error in _ERROR.finditer(log):
+        if found and error["text"].startswith(_LOST):
+            break
         if not error["file"].startswith(NAME_MAP):
             lines = found.setdefault((folder / error["file"]).resolve(), {})
             lines.setdefault(int(error["line"]), error["text"].strip())

@@ -351,7 +351,7 @@ HOST_HEADERS: Mapping[str, bytes] = {
 }
 """The text of each header; a program may include several of one text."""
 
-IMPLIED = b"".join(HOST_HEADERS[name] for name in ("math.h", "limits.h", "stddef.h", "utility"))
+IMPLIED = b"".join(HOST_HEADERS[name] for name in ("math.h", "limits.h", "stddef.h", "utility", "type_traits"))
 """What nvcc includes before every file, by ``cuda_runtime.h``."""
 
 CUB = "cub/cub.cuh"

@@ -294,7 +294,7 @@ class _Program:
         return next((reason for text, reason in self.reasons if any(each.search(text) for each in declares)), "")
 
     def _may_be_empty(self, includer: str, name: str) -> bool:
-        """Whether a header is one of the host: torch's, or in angle brackets and no part of CUDA, as ``<nv/target>``."""
+        """Whether a header is the host's: torch's, or in angle brackets and no part of CUDA, as is ``<nv/target>``."""
         at = Path(includer)
         if name in self._given:
             return False

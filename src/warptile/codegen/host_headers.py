@@ -98,7 +98,9 @@ _FUNCTIONS = (
     "lrint", "lround", "modf", "nearbyint", "nextafter", "pow", "remainder", "remquo", "rint", "round", "scalbn",
     "signbit", "sin", "sinh", "sqrt", "tan", "tanh", "tgamma", "trunc",
 )  # fmt: skip
-_FLOAT_FUNCTIONS = tuple(f"{name}f" for name in _FUNCTIONS if name not in ("abs", "isfinite", "isinf", "isnan", "signbit"))
+_FLOAT_FUNCTIONS = tuple(
+    f"{name}f" for name in _FUNCTIONS if name not in ("abs", "isfinite", "isinf", "isnan", "signbit")
+)
 
 _INFINITY, _NAN = "__builtin_bit_cast(float, 0x7f800000u)", "__builtin_bit_cast(float, 0x7fc00000u)"
 _INFINITY_64 = "__builtin_bit_cast(double, 0x7ff0000000000000ull)"

@@ -47,8 +47,8 @@ POLLED_STREAM_STEPS = 2_000
 """The same, while flags are read that nobody changes: the kernel waits for the stream."""
 
 SPIN_STEPS = 3_000_000
-"""Steps without any store, barrier or exit after which a program that reads flags is taken to spin forever, and one that
-only computes is looked at."""
+"""Steps without any store, barrier or exit after which a program that reads flags is taken to spin forever, and one
+that only computes is looked at."""
 
 LOOK_STEPS = 20_000
 """Steps between two looks at whether a program that only computes is where it has been before."""

@@ -26,7 +26,8 @@ VALUES = {
     "std::numeric_limits<float>::denorm_min()": F32.smallest_subnormal, "std::numeric_limits<int>::min()": -(2**31),
     "std::numeric_limits<unsigned char>::max()": 255, "std::numeric_limits<float>::min()": F32.tiny,
     "std::min(3, 2)": 2, "std::max(2.5, -1.0)": 2.5, "std::clamp(7, 0, 5)": 5, "std::clamp(-7, 0, 5)": 0,
-    "std::max({3, 9, 4})": 9, "std::min({3.5, 0.5, 4.0})": 0.5, "third()": 7, "std::numeric_limits<float>::digits": 24, "std::numeric_limits<unsigned char>::digits": 8,
+    "std::max({3, 9, 4})": 9, "std::min({3.5, 0.5, 4.0})": 0.5, "third()": 7,
+    "std::numeric_limits<float>::digits": 24, "std::numeric_limits<unsigned char>::digits": 8,
     "std::numeric_limits<long>::digits": 63, "std::fminf(1.5f, 2)": 1.5, "copied(-2.0)": -2, "exchanged(4, 5)": 45,
     "sizeof(std::ptrdiff_t)": 8, "std::make_pair(2, 0.5).second": 0.5, "(double)((__int128)1 << 70)": 2.0**70,
     "swapped(3, 4)": 43, "std::abs(-3)": 3, "std::abs(-2.5f)": 2.5, "std::sqrt(2.25f)": 1.5, "std::floor(-0.5)": -1,
@@ -107,7 +108,8 @@ def test_headers_of_libraries_bring_the_types_of_their_functions():
 def test_integer_types_may_be_declared_again_as_libcu_does():
     source = """
     #include <cstdint>
-    using int_fast16_t = int16_t; using uint_fast32_t = uint32_t; using int_least64_t = int64_t; using intmax_t = int64_t;
+    using int_fast16_t = int16_t; using uint_fast32_t = uint32_t;
+    using int_least64_t = int64_t; using intmax_t = int64_t;
     __global__ void k(intmax_t* y) { y[0] = INT64_MAX; }
     """
     y = np.zeros(1, np.int64)
@@ -121,7 +123,9 @@ def test_headers_of_cuda_are_never_taken_for_host_code(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     source = "#include <cuda/std/own.h>\n__global__ void k(int* y) { y[0] = 1; }"
-    with pytest.raises(CompileError, match=r"^source\.cu for sm_90a: own\.h\(2\): identifier \"missing\" is undefined\n"):
+    with pytest.raises(
+        CompileError, match=r"^source\.cu for sm_90a: own\.h\(2\): identifier \"missing\" is undefined\n"
+    ):
         wt.kernel(source, include_folders=[tmp_path], backend="emulator", arch="sm_90a")[1, 1](np.zeros(1, np.int32))
 
 

@@ -145,8 +145,9 @@ def test_structs_hold_arrays_of_pointers_and_numbers():
     source = """
     struct Lists { float* data[2][2]; char used[3]; long long sizes[2]; };
     __global__ void k(Lists lists) {
+      const int t = threadIdx.x;
       for (int i = 0; i < 2; ++i)
-        if (threadIdx.x < lists.sizes[i]) lists.data[1][i][threadIdx.x] += lists.data[0][i][threadIdx.x] * lists.used[i];
+        if (t < lists.sizes[i]) lists.data[1][i][t] += lists.data[0][i][t] * lists.used[i];
     }
     """
     x, y, z = FLOATS.copy(), np.zeros(16, np.float32), np.ones(16, np.float32)

@@ -275,8 +275,8 @@ class UndefinedFlow:
         absent = ValueOrigin(
             f"read at {instruction.location} from a lane that does not execute the shuffle, ",
             instruction.location,
-            "let every lane that is asked execute the shuffle, also behind the end of the data, or drop what comes from "
-            "the others; threads of a block that is no multiple of 32 have a last warp with missing lanes",
+            "let every lane that is asked execute the shuffle, also behind the end of the data, or drop what comes "
+            "from the others; threads of a block that is no multiple of 32 have a last warp with missing lanes",
         )
 
         def exchange(active: Active) -> None:

@@ -145,15 +145,14 @@ class EmulatedGpu:
         return status
 
     def note(self, function: str, why: str) -> None:
-        """Say why a call returns an error."""
-        if why:
-            self._say(f"{function}: {why}")
-
-    def note_once(self, function: str, why: str) -> None:
-        """Say something that may be meant, the first time."""
-        if (function, why) not in self._noted:
+        """Say why a call returns an error, the first time."""
+        if why and (function, why) not in self._noted:
             self._noted.add((function, why))
-            self.note(function, f"warning: {why}")
+            self._say(f"{function.removeprefix('__')}: {why}")
+
+    def warn(self, function: str, why: str) -> None:
+        """Say something that may be meant, the first time."""
+        self.note(function, f"warning: {why}")
 
     def check(self) -> None:
         """Raise what an earlier kernel left behind, as a call that waits for the GPU returns it.

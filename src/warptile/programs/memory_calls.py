@@ -183,7 +183,7 @@ def _read(call: Call, address: int, size: int, *, device: bool) -> bytes:
     content = call.gpu.memory.read(address, size)
     if missing := call.gpu.memory.unwritten(address, size):
         name = call.gpu.memory.home(address, size, "").name
-        call.gpu.note_once(call.function, f"{missing} of the {size} bytes copied from {name} were never written")
+        call.gpu.warn(call.function, f"{missing} of the {size} bytes copied from {name} were never written")
     return content
 
 

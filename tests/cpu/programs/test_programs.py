@@ -267,19 +267,20 @@ print(launch("scale", 1, 2048, device, c_int(1)), launch("scale", 1, 32, device,
 print(cuda.cudaMemcpy(host_array, device, c_size_t(257), 2), cuda.cudaFree(c_void_p(device.value + 8)))
 print(cuda.cudaGetLastError(), cuda.cudaGetLastError(), cuda.cudaSetDevice(3), cuda.cudaEventDestroy(c_void_p(5)))
 print(cuda.cudaMemcpyToSymbol(c_void_p(5), host_array, c_size_t(4), c_size_t(0), 1))
-print(cuda.cudaLaunchKernel(c_void_p(5), *[c_uint64(1)] * 4, None, c_size_t(0), None))
+for _ in range(2):
+    print(cuda.cudaLaunchKernel(c_void_p(5), *[c_uint64(1)] * 4, None, c_size_t(0), None))
 print(cuda.cudaFuncSetAttribute(c_void_p(host["scale"]), 8, 100_000))
 print(launch("scale", 1, 32, device, c_int(0), shared=100_000))
 """)
     assert code == 0, err
-    assert out.split() == ["9", "1", "1", "1", "1", "0", "101", "400", "13", "98", "0", "0"]
+    assert out.split() == ["9", "1", "1", "1", "1", "0", "101", "400", "13", "98", "98", "0", "0"]
     for said in (
         "a CTA has at most 1024 threads", "cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize",
         "cudaMalloc 1 has 256 bytes, and 257 bytes from byte 0 on are wanted", "no allocation begins there",
         "device 3; there is device 0", "is no event", "is no variable that the program has registered",
         "is no kernel that the program has registered",
     ):  # fmt: skip
-        assert said in err
+        assert err.count(said) == 1
 
 
 def test_copies_of_what_nothing_has_written_are_warned_of(program):

@@ -52,7 +52,7 @@ class _Options:
 
 @builder("cvt")
 def convert(instruction: Instruction, assembler: Assembler) -> Operation:
-    """Every form of ``cvt``; `fp4`, `fp6` and `fp8` pairs included, stochastic rounding and scaling not."""
+    """Every form of ``cvt``; pairs of `fp4`, `fp6`, `fp8` and scale factors included, stochastic rounding not."""
     modifiers = Modifiers(instruction)
     if modifiers.flag("pack"):
         return _pack(instruction, assembler, modifiers)
@@ -291,6 +291,8 @@ def _pairs(instruction: Instruction, assembler: Assembler, source: str, target: 
     """Two values at once: ``cvt.f16x2.f32 d, a, b`` (a becomes the upper half), and pairs of narrow formats."""
     if options.integral or options.ftz or options.sat or options.direction is None:
         raise unknown(instruction, "a pair takes .rn (or .rz), .relu and .satfinite")
+    if "ue8m0x2" in (source, target):
+        return _exponents(instruction, assembler, source, target, options)
     wide = SMALL_FLOATS.get(target)
     narrow = NARROW.get(target.removesuffix("x2")) if target.endswith("x2") else None
     if (wide is None or not wide.pair) and narrow is None:
@@ -348,6 +350,46 @@ def _pair_decoder(narrow: Format) -> PtxFunction:
     shift = 4 if narrow.bits == 4 else 8
     mask = (1 << narrow.bits) - 1
     return lambda a: narrow.decode(np.stack([a & mask, (a >> shift) & mask], axis=-1))
+
+
+def _exponents(
+    instruction: Instruction, assembler: Assembler, source: str, target: str, options: _Options
+) -> Operation:
+    """Two scale factors ``.ue8m0``: the exponent of a magnitude, with the bias of f32; 0 is 2**-127, 255 is NaN."""
+    given = (source, target, options.direction)
+    if options.relu or (given[0] == "ue8m0x2" and options.finite):
+        raise unknown(instruction, "scale factors have no .relu, and .satfinite only as results")
+    if given == ("ue8m0x2", "bf16x2", "rn"):
+
+        def decode(a: Array) -> Array:
+            code = np.stack([a & 0xFF, a >> 8], axis=-1).astype(np.uint32)
+            half = np.where(code == 0xFF, 0x7FFF, np.where(code == 0, 0x40, code << np.uint32(7))).astype(np.uint32)
+            answer: Array = half[..., 0] | (half[..., 1] << np.uint32(16))
+            return answer
+
+        return elementwise(instruction, assembler, decode, np.uint32, np.uint16)
+    if options.direction not in ("rz", "rp") or source not in ("f32", "bf16x2"):
+        raise unknown(instruction, f"no conversion from .{source} to .{target}, or not with this rounding")
+    up, finite = options.direction == "rp", options.finite
+
+    def encode(value: Array) -> Array:
+        bits = value.astype(np.float32).view(np.uint32) & np.uint32(0x7FFFFFFF)
+        code = bits >> np.uint32(23)
+        if up:  # to the next power of two; the smallest one is 2**-127, a subnormal number
+            code += ((bits & np.uint32(0x7FFFFF)) != 0) & (bits > np.uint32(1 << 22)) & (code < 0xFF)
+        if finite:
+            code = np.where((code == 0xFF) & (bits <= np.uint32(0x7F800000)), np.uint32(0xFE), code)
+        answer: Array = (code[..., 0] | (code[..., 1] << np.uint32(8))).astype(np.uint16)
+        return answer
+
+    if source == "f32":
+
+        def from_two(a: Array, b: Array) -> Array:
+            return encode(np.stack(np.broadcast_arrays(b, a), axis=-1))
+
+        return elementwise(instruction, assembler, from_two, np.uint16, np.float32, np.float32, quiet=True)
+    pair = SMALL_FLOATS["bf16x2"]
+    return elementwise(instruction, assembler, lambda a: encode(pair.widen(a)), np.uint16, pair.storage, quiet=True)
 
 
 # -- cvt.pack ---------------------------------------------------------------------------------------------------------

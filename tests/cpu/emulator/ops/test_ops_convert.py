@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exact_rounding as exact
+import warptile as wt
 from covering import examples
 from one_instruction import execute
 from warptile.errors import UnknownInstruction
@@ -284,3 +285,38 @@ def test_pack_clamps_and_appends() -> None:
 def test_what_ptx_does_not_have_is_refused(text) -> None:
     with pytest.raises(UnknownInstruction):
         execute(text, "b64 d a")
+
+
+SCALE_FACTORS = """
+#include <cuda_fp8.h>
+#include <cuda_bf16.h>
+__global__ void k(unsigned char* out, unsigned short* back, const float* in, int n) {
+  for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    auto limit = i % 2 ? __NV_SATFINITE : __NV_NOSAT;
+    auto halves = __float22bfloat162_rn(make_float2(in[i], in[n - 1 - i]));
+    __nv_bfloat162_raw raw = halves;
+    *(short*)&out[8 * i + 0] = __nv_cvt_float2_to_e8m0x2(make_float2(in[i], in[n - 1 - i]), limit, cudaRoundZero);
+    *(short*)&out[8 * i + 2] = __nv_cvt_float2_to_e8m0x2(make_float2(in[i], in[n - 1 - i]), limit, cudaRoundPosInf);
+    *(short*)&out[8 * i + 4] = __nv_cvt_bfloat162raw_to_e8m0x2(raw, limit, cudaRoundZero);
+    *(short*)&out[8 * i + 6] = __nv_cvt_bfloat162raw_to_e8m0x2(raw, limit, cudaRoundPosInf);
+    __nv_bfloat162_raw decoded = __nv_cvt_e8m0x2_to_bf162raw(i | (255 - i) << 8);
+    back[2 * i] = decoded.x; back[2 * i + 1] = decoded.y;
+  }
+}
+"""
+
+
+def test_scale_factors_are_what_cudas_header_makes_without_the_instruction():
+    """On sm_90 the functions are arithmetic on bits; from sm_100 on they are ``cvt`` to and from ``.ue8m0x2``."""
+    special = [0, 1, 2**-126, 2**-127, 2**-127 * (1 + 2**-20), 2**-128, 2**-149, 2.0**127, 3.4e38, np.inf, np.nan, 1.5]
+    values = np.array([*special, *(-each for each in special)], np.float32)
+    random = np.random.default_rng(1).integers(0, 2**32, 256 - len(values), dtype=np.uint32).view(np.float32)
+    values = np.concatenate([values, random])
+    found = []
+    for arch in ("sm_90a", "sm_100a"):
+        out, back = np.zeros(8 * 256, np.uint8), np.zeros(512, np.uint16)
+        report = wt.kernel(SCALE_FACTORS, "k", backend="emulator", arch=arch)[1, 32](out, back, values, 256)
+        assert report.ok
+        found.append((out.tolist(), back.tolist()))
+    assert found[0] == found[1]
+    assert found[0][0][8 * 4 + 2] == 1, "just above the smallest power of two"

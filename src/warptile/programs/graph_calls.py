@@ -9,6 +9,8 @@ from __future__ import annotations
 from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, Work, answers, signed
 
 _NOT_CAPTURED, _CAPTURED = 0, 1
+_UPDATED, _TOPOLOGY_CHANGED = 0, 2
+_UPDATE_FAILURE = 910
 _ILLEGAL_STATE, _CAPTURE_UNSUPPORTED = 401, 900
 
 
@@ -45,6 +47,17 @@ def graph_instantiate(call: Call, where: int, graph: int) -> None:
     handle = call.gpu.handle()
     call.gpu.graphs[handle] = list(_graph(call, graph))
     call.int64(where, handle)
+
+
+@answers("cudaGraphExecUpdate")
+def graph_exec_update(call: Call, ready: int, graph: int, where: int) -> None:
+    """``cudaGraphExecUpdate(cudaGraphExec_t, cudaGraph_t, cudaGraphExecUpdateResultInfo*)``: of as much work alone."""
+    fits = len(_graph(call, ready)) == len(_graph(call, graph))
+    call.int32(where, _UPDATED if fits else _TOPOLOGY_CHANGED)
+    call.int64(where + 8, 0, 0)
+    if not fits:
+        raise CallError(_UPDATE_FAILURE, "the graphs have different numbers of nodes; instantiate the new one")
+    call.gpu.graphs[ready] = list(_graph(call, graph))
 
 
 @answers("cudaGraphLaunch")

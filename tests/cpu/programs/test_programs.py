@@ -198,7 +198,19 @@ for start in (0, 100):
     ok(cuda.cudaGraphLaunch(ready, stream))
     ok(cuda.cudaStreamSynchronize(stream))
     assert list(back) == [2 * each for each in range(start, start + 64)]
-ok(cuda.cudaGraphExecDestroy(ready))
+info = (c_int * 6)(*[9] * 6)
+for times, status, result in (3, 0, 0), (2, 910, 2):
+    ok(cuda.cudaStreamBeginCapture(stream, 0))
+    ok(cuda.cudaMemcpyAsync(device, x, c_size_t(256), 1, stream))
+    for _ in range(times - 2):
+        ok(launch("scale", 1, 64, device, c_int(64)))
+    ok(cuda.cudaMemcpyAsync(back, device, c_size_t(256), 2, stream))
+    ok(cuda.cudaStreamEndCapture(stream, byref(graph)))
+    assert cuda.cudaGraphExecUpdate(ready, graph, info) == status
+    assert (info[0], list(info[2:])) == (result, [0] * 4)
+    ok(cuda.cudaGraphLaunch(ready, stream))
+    assert list(back) == [2 * each for each in x]
+assert cuda.cudaGraphExecDestroy(ready) == 0
 assert cuda.cudaGraphLaunch(ready, stream) == 1
 """)
     assert code == 0, err

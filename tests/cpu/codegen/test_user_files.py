@@ -1,7 +1,10 @@
 """Names of kernels and of files, as people write them and as the compiler does."""
 
+from pathlib import Path
+
 import pytest
 
+from warptile.codegen.cuda_file import _errors_by_file
 from warptile.codegen.file_names import files_of, renamed, short_names
 from warptile.codegen.host_code import declarations, host_declarations, without
 from warptile.codegen.kernel_names import declared_kernels, demangled, entries_of, exact_names, named_entry, plain_name
@@ -140,3 +143,12 @@ def test_host_code_is_left_out_and_everything_else_keeps_its_line():
     for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
         directive = old.startswith("#")
         assert new == (old if directive or not (8 <= number <= 10 or 15 <= number <= 19) else ""), number
+
+
+def test_errors_after_the_parser_has_lost_its_way_are_not_counted():
+    lines = ["a.h(3): error: incomplete type", "b.h(9): error: expected a declaration", "b.h(12): error: no template"]
+    log = "\n".join(f"{line}\n      text\n        ^\n" for line in lines)
+    assert _errors_by_file(log, Path("/p")) == {Path("/p/a.h"): {3: "incomplete type"}}
+    assert _errors_by_file(log[log.index("b.h") :], Path("/p")) == {
+        Path("/p/b.h"): {9: "expected a declaration", 12: "no template"}
+    }

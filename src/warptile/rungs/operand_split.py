@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from warptile.arch import Device
+from warptile.arch import H200, Device
 from warptile.launch.access import Rows
 from warptile.launch.params import Pointer, Scalar
 from warptile.launch.spec import Argument, LaunchSpec
@@ -45,8 +45,8 @@ registers: as in `FILE`. With more of a line the source is read twice."""
 LEAST_THREADS = 8
 """Threads that share a contiguous line at least."""
 
-MANY_THREADS = 132 * 1024
-"""Threads up to which more of them share a line than must: half of those that 132 SMs hold. An estimate."""
+MANY_THREADS = H200.multiprocessors * 1024
+"""Threads up to which more of them share a line than must: half of those that its SMs hold. An estimate."""
 
 MOST_PARTS = 8
 """CTAs of a cluster at most: one for each warp of `THREADS`, and the most that every launch may have."""

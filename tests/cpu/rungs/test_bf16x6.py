@@ -41,7 +41,10 @@ def chain(a, b):
         covering(
             ("row row", "row col", "col row", "col col"),
             ((9, 130, 300), (13, 65, 257), (40, 132, 96), (70, 66, 100), (1, 1, 513), (33, 40, 64)),
-            ({}, {"BM": 64, "SPLITS": 2, "MIN_BLOCKS": 1}, {"BM": 32, "BN": 64, "SWAP": 1}, {"BM": 8, "BK": 64, "SPLITS": 2}),
+            (
+                {}, {"BM": 64, "SPLITS": 2, "MIN_BLOCKS": 1}, {"BM": 32, "BN": 64, "SWAP": 1},
+                {"BM": 8, "BK": 64, "SPLITS": 2},
+            ),
             pairs=((0, 1), (0, 2)),
         ),
         6,
@@ -64,7 +67,7 @@ def test_products(layout, extents, changes):
 @pytest.mark.parametrize("start", few([0, 1, 2, 3], 2))
 @pytest.mark.parametrize("along", ["K", "N"])
 @pytest.mark.parametrize(("n", "k"), [(70, 101), (1, 67), (131, 130)])
-def test_lines_of_b_that_begin_anywhere(n, k, along, start):
+def test_unaligned_lines_of_b(n, k, along, start):
     """What lies around B is infinite: it is copied with the ends of lines, and must not be multiplied."""
     lines, elements = (n, k) if along == "K" else (k, n)
     memory = np.full(start + lines * elements + 5, np.inf, np.float32)

@@ -58,7 +58,7 @@ template <typename CONFIG>
 struct Bf16x6Tile {
     static constexpr int BM = CONFIG::BM, BN = CONFIG::BN, BK = CONFIG::BK, THREADS = BN * 2;
     static constexpr bool B_ALONG_K = CONFIG::B_COLUMN_MAJOR;
-    static constexpr bool SHIFTED = CONFIG::B_WIDTH == 1;  // lines of B begin anywhere (`stage_shifted_columns`)
+    static constexpr bool SHIFTED = CONFIG::B_WIDTH == 1;  // lines of B are unaligned (`stage_shifted_columns`)
     static_assert(SHIFTED || CONFIG::B_WIDTH == 4, "copies have 16 bytes");
     static_assert(BN % 64 == 0 && BK % 16 == 0 && BM % 8 == 0, "64 x BM x 16 for each instruction");
 
@@ -176,7 +176,7 @@ __device__ __forceinline__ void stage_columns(unsigned to, const GEMM& gemm, int
     }
 }
 
-// The same for lines that begin anywhere: what is copied, 16 bytes at a time, begins at the multiple of 16 bytes before
+// The same for unaligned lines: what is copied, 16 bytes at a time, begins at the multiple of 16 bytes before
 // a line's elements, and in shared memory these begin `elements_past_16_bytes` later. Elements past the end of a line
 // are zeros.
 template <typename CONFIG, typename GEMM>

@@ -9,7 +9,7 @@
 Constants are fitted to timings of 270 problems with K from 48 on in all layouts on an H200, with some thirteen
 configurations each, most of them with few columns. The configuration that is predicted to be the fastest needs 1.03
 times as long as the fastest, and 1.6 times at most; predictions are within 11 % on eight of ten. The two constants of
-lines of B that begin anywhere are fitted to 35 such problems, and predictions are within 10 % on eight of ten of these
+unaligned lines of B are fitted to 35 such problems, and predictions are within 10 % on eight of ten of these
 (2026-11-29, no record).
 """
 
@@ -22,11 +22,11 @@ from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.simt_cost import overlapped
 
 OF_B, OF_SHIFTED_B, OF_SCALAR_A, OF_SUM = 29.1, 8.0, 13.7, 12.6
-"""Clocks of an SM for each stage: of 128 elements of B; more if lines of B begin anywhere; of 128 elements of A if
+"""Clocks of an SM for each stage: of 128 elements of B; more if lines of B are unaligned; of 128 elements of A if
 they are loaded one by one; and of 128 sums."""
 
 LATENCY_CLOCKS, LATENCY_OF_ROW, LATENCY_OF_SHIFTED_B, LATENCY_OF_A_BY_COLUMNS = 598.0, 19.5, 450.0, 204.0
-"""Of a stage of a CTA alone: whatever its size; of each row; and more where lines of B begin anywhere, and where A lies
+"""Of a stage of a CTA alone: whatever its size; of each row; and more where lines of B are unaligned, and where A lies
 by columns."""
 
 STORED_CLOCKS = 0.398

@@ -6,8 +6,8 @@
 * splits: the rendezvous of CTAs that share K, and the reduction of their sums.
 * launch: the launch, the first loads and the last stores.
 
-The terms add up: so fits best. Constants are fitted to timings on an H200: of 90 problems in all layouts, two in three of
-them batches, each with both tiles, and of the suite of float32; those of launches and splits to 40 small problems.
+The terms add up: so fits best. Constants are fitted to timings on an H200: of 90 problems in all layouts, two in three
+of them batches, each with both tiles, and of the suite of float32; those of launches and splits to 40 small problems.
 Predictions of the kernel are within 10 % on eight of ten (2026-11-29, no record).
 """
 
@@ -32,8 +32,8 @@ SPLIT_US, EACH_SPLIT_US = 1.3, 0.1
 """Of the rendezvous, and of each split that a CTA adds."""
 
 LAUNCH_US, LAUNCH_AFTER_PASS_US = 3.0, -0.3
-"""Of the launch, an estimate; and where it follows a pass, which `repacking_ms` gives a launch of its own: both together
-take less than that."""
+"""Of the launch, an estimate; and where it follows a pass, to which `repacking_ms` gives a launch of its own: both take
+less than that together."""
 
 PRODUCTS = 3
 """Of slices, for one of elements."""

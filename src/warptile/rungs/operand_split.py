@@ -55,7 +55,6 @@ LONG_LINE = HELD_VECTORS * VECTOR * THREADS
 """Elements along K that each of the CTAs that share a contiguous line has at least."""
 
 
-
 @dataclass(frozen=True)
 class Split:
     """How one operand is split, or those of a batch.

@@ -42,7 +42,9 @@ def chain(a, b):
             ("row row", "row col", "col row", "col col"),
             ((9, 130, 300), (13, 65, 257), (40, 132, 96), (70, 66, 100), (1, 1, 513), (33, 40, 64)),
             (
-                {}, {"BM": 64, "SPLITS": 2, "MIN_BLOCKS": 1}, {"BM": 32, "BN": 64, "SWAP": 1},
+                {},
+                {"BM": 64, "SPLITS": 2, "MIN_BLOCKS": 1},
+                {"BM": 32, "BN": 64, "SWAP": 1},
                 {"BM": 8, "BK": 64, "SPLITS": 2},
             ),
             pairs=((0, 1), (0, 2)),

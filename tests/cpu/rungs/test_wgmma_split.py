@@ -313,6 +313,7 @@ def test_threads_share_a_contiguous_line(lines, k, threads):
 
 def test_ctas_share_a_line_that_is_transposed():
     """A part of 256 elements stays in registers; with few lines parts are shorter, for more loads at a time."""
+
     def clusters(lines, k):
         return Split("A", lines, k, 1, lines, 16).cluster
 

@@ -35,7 +35,9 @@ struct Operand {
     long long line_stride, k_stride, matrix_stride, target_stride;
     int shared_by;  // threads that share a line that is contiguous; else CTAs
 
-    __device__ __forceinline__ __half* low() const { return high + static_cast<long long>(matrices * lines) * target_stride; }
+    __device__ __forceinline__ __half* low() const {
+        return high + static_cast<long long>(matrices * lines) * target_stride;
+    }
 };
 
 // The largest magnitude, NaN if there is one, and the smallest one that is not zero. `least` is twice the bits of the
@@ -137,10 +139,10 @@ __device__ __forceinline__ Range range_of(const Range& here, int rank) {
     return {__uint_as_float(found.bits.x), found.bits.y};
 }
 
-// Lines along K are contiguous: `shared_by` threads for each, a power of two from 8 on, with four neighbouring elements at a
-// time. Of these a thread keeps HELD in registers from finding the range to splitting, which is a whole line unless that
-// is long; the rest is read twice. Few long lines would keep few loads under way: the CTAs of a cluster share each.
-// ALIGNED: neighbouring elements are loaded as one vector.
+// Lines along K are contiguous: `shared_by` threads for each, a power of two from 8 on, with four neighbouring elements
+// at a time. Of these a thread keeps HELD in registers from finding the range to splitting, which is a whole line
+// unless that is long; the rest is read twice. Few long lines would keep few loads under way: the CTAs of a cluster
+// share each. ALIGNED: neighbouring elements are loaded as one vector.
 template <bool ALIGNED>
 struct ByLines {
     static constexpr int HELD = 4;
@@ -212,7 +214,7 @@ struct ByLines {
             for (int i = 0; i < HELD; ++i)
 #pragma unroll
                 for (int j = 0; j < WIDTH; ++j) held[i][j] = 0;
-        const auto write = [&](const float(&elements)[WIDTH], int at) {
+        const auto write = [&](const float (&elements)[WIDTH], int at) {
             const Slices one = split(elements[0], elements[1], scale);
             const Slices two = split(elements[2], elements[3], scale);
             store(high + at, bits_of(one.high, two.high), k - at);
@@ -309,8 +311,7 @@ struct Across {
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) {
 #pragma unroll
-            for (int apart = QUADS; apart < 32; apart *= 2)
-                found[j].include(found[j].of_lane(apart));
+            for (int apart = QUADS; apart < 32; apart *= 2) found[j].include(found[j].of_lane(apart));
             if (lane < QUADS) ranges[warp][line + j] = found[j];
         }
         __syncthreads();
@@ -377,20 +378,22 @@ struct Across {
 template <typename WAY>
 __global__ void __launch_bounds__(THREADS)
     split_one(const float* source, __half* high, int* exponents, unsigned lines, unsigned matrices, int k,
-              long long line_stride, long long k_stride, long long matrix_stride, long long target_stride, int shared_by) {
+              long long line_stride, long long k_stride, long long matrix_stride, long long target_stride,
+              int shared_by) {
     warptile::griddepcontrol_launch_dependents();
     warptile::griddepcontrol_wait();
-    WAY::move({source, high, exponents, lines, matrices, k, line_stride, k_stride, matrix_stride, target_stride, shared_by},
-              blockIdx.x);
+    WAY::move(
+        {source, high, exponents, lines, matrices, k, line_stride, k_stride, matrix_stride, target_stride, shared_by},
+        blockIdx.x);
 }
 
 // Two operands in one launch; the first has `blocks` CTAs.
 template <typename FIRST, typename SECOND>
 __global__ void __launch_bounds__(THREADS)
     split_two(const float* source, __half* high, int* exponents, unsigned lines, unsigned matrices, int k,
-              long long line_stride, long long k_stride, long long matrix_stride, long long target_stride, int shared_by,
-              const float* source2, __half* high2, int* exponents2, unsigned lines2, unsigned matrices2, int k2,
-              long long line_stride2, long long k_stride2, long long matrix_stride2, long long target_stride2,
+              long long line_stride, long long k_stride, long long matrix_stride, long long target_stride,
+              int shared_by, const float* source2, __half* high2, int* exponents2, unsigned lines2, unsigned matrices2,
+              int k2, long long line_stride2, long long k_stride2, long long matrix_stride2, long long target_stride2,
               int shared_by2, int blocks) {
     warptile::griddepcontrol_launch_dependents();
     warptile::griddepcontrol_wait();

@@ -224,8 +224,8 @@ struct Bf16x6Fragments {
     // The first column of a lane's two.
     static __device__ __forceinline__ int column() { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4; }
 
-    // How far lines are shifted in shared memory that this lane reads: one or two, as every fourth row of B begins as far
-    // from a multiple of 16 bytes.
+    // How far lines are shifted in shared memory that this lane reads: one or two, as every fourth row of B begins as
+    // far from a multiple of 16 bytes.
     int shifts[TILE::SHIFTED ? 2 : 1] = {};
     template <typename GEMM>
     __device__ __forceinline__ void find_shifts(const GEMM& gemm, int first, int k) {

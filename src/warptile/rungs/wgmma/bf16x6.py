@@ -55,8 +55,8 @@ SLICES, SLICE_BYTES, ELEMENT_BYTES, VECTOR = 3, 2, 4, 4
 K_OF_INSTRUCTION, COLUMNS_OF_WARPGROUP, MOST_BM = 16, 64, 256
 
 FRAGMENT_REGISTERS, OTHER_REGISTERS, BATCH_REGISTERS, SHIFT_REGISTERS, REGISTERS = 24, 24, 8, 20, 65536
-"""Registers of a thread for slices of B, others beside sums, more for a batch, more where lines of B are unaligned, and those
-of an SM. An estimate: see `_registers`."""
+"""Registers of a thread for slices of B, others beside sums, more for a batch, more where lines of B are unaligned, and
+those of an SM. An estimate: see `_registers`."""
 
 
 class WgmmaBf16x6(RankedRung):

@@ -245,10 +245,8 @@ def _split_reason(problem: Problem, config: Config, device: DeviceLimits) -> str
 
 def _splits(problem: Problem) -> tuple[Split, Split]:
     """How A and B are split."""
-    return tuple(
-        split_of(name, operand, lines, problem.k, problem.batch)
-        for name, operand, lines in (("A", problem.a, problem.m), ("B", problem.b, problem.n))
-    )
+    of_a = split_of("A", problem.a, problem.m, problem.k, problem.batch)
+    return of_a, split_of("B", problem.b, problem.n, problem.k, problem.batch)
 
 
 def split_view(problem: Problem) -> View:

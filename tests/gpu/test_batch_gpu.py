@@ -60,6 +60,28 @@ def test_random_batches(name: str, seed: int) -> None:
     assert whole > PRODUCTS // 2
 
 
+@pytest.mark.parametrize(
+    ("rung", "name"),
+    [
+        ("mma-final", "float16"), ("mma-final", "bfloat16"), ("mma-final", "float64"), ("simt-warptile", "float32"),
+        ("simt-warptile", "float64"), ("wgmma-split", "float32"), ("wgmma-bf16x6", "float32"),
+    ],
+)  # fmt: skip
+def test_random_batches_of_a_rung(rung: str, name: str) -> None:
+    """Of those too that plans take on other GPUs alone."""
+    generator, dtype = np.random.default_rng(len(rung + name)), TYPES[name]
+    whole = 0
+    for _ in range(PRODUCTS):
+        batch = 2 + extent(generator, 20)
+        m, n, k = (extent(generator, most) for most in (400, 400, 900))
+        a, b = matrices(generator, batch, m, k, dtype), matrices(generator, batch, k, n, dtype)
+        given = (a, b) if rung != "simt-warptile" or a.stride(-1) == 1 else (a.contiguous(), b)
+        expected = (a.double() @ b.double()).to(dtype)
+        assert torch.equal(wt.matmul(*given, rung=rung), expected), (batch, m, n, k, a.stride(), b.stride())
+        whole += wt.plan(*given, rung=rung).plan.problem.batch == batch
+    assert whole > PRODUCTS // 2
+
+
 def test_heads_of_attention() -> None:
     q, k = (torch.randn(3, 50, 8, 64, dtype=torch.bfloat16, device="cuda").transpose(1, 2) for _ in range(2))
     found = wt.matmul(q, k.transpose(2, 3))

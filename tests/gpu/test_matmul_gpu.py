@@ -160,7 +160,7 @@ def test_a_call_can_be_captured_in_a_graph(torch):
     a.copy_(torch.randn_like(a))
     graph.replay()
     torch.cuda.synchronize()
-    assert torch.allclose(out, (a.double() @ b.double()).half(), atol=2e-2)
+    assert torch.allclose(out, (a.double() @ b.double()).half(), rtol=2e-3, atol=2e-3)
 
 
 def test_device_memory_and_the_emulator_do_not_go_together(torch):

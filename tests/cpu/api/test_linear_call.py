@@ -92,7 +92,7 @@ def test_what_does_not_fit(arguments, error, words):
         wt.linear(*arguments, backend="emulator")
 
 
-@pytest.mark.parametrize("options", [{}, {"epilogue": wt.relu}, {"alpha": 2.0}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"epilogue": wt.relu}, {"alpha": 2.0}], ids=["plain", "fused", "scaled"])
 def test_an_array_that_is_no_operand_has_the_name_that_linear_gives_it(options):
     x, w = drawn(5, 7), drawn(3, 7)
     with pytest.raises(wt.DTypeError, match=r"^x: got element type int64"):

@@ -227,11 +227,6 @@ def test_factors_addend_epilogue_and_out():
     assert (np.abs(fused - np.maximum(exact + bias, 0)) <= 1e-5 * np.maximum(np.abs(exact), 1)).all()
 
 
-def test_a_batch_is_one_launch_for_each_matrix():
-    a, b = drawn(3, 20, 36), drawn(36, 28)
-    assert np.abs(wt.matmul(a, b, **SPLIT) - a.astype(np.float64) @ b.astype(np.float64)).max() <= 1e-5
-
-
 @pytest.mark.skipif(not ALL, reason="make test-all")
 def test_the_same_bits_each_time():
     a, b = drawn(150, 130), drawn(130, 140)
@@ -273,13 +268,14 @@ def test_random_problems(seed):
     assert errors(wt.matmul(a * spread, b, **SPLIT), a * spread, b).max() <= max(k, 4)
 
 
-@pytest.mark.parametrize("splits", [1, 2])
-@pytest.mark.parametrize("layout", few(["rows", "columns", "A shared", "B shared", "apart"], 3))
+@pytest.mark.parametrize(
+    ("layout", "splits"), few([("rows", 2), ("columns", 1), ("B shared", 1), ("A shared", 2), ("apart", 1)], 3)
+)
 def test_a_batch_is_one_launch(layout, splits):
     """With a line in one matrix of each operand that cannot be split, C and a bias."""
-    batch, m, n, k = 3, 70, 72, 300
+    batch, m, n, k = 2, 40, 37, 140
     a, b = drawn(batch, m, k), drawn(batch, k, n)
-    a[1, 5, 7], b[2, 9, 11] = np.float32(1e25), np.inf
+    a[1, 5, 7], b[1, 9, 11] = np.float32(1e25), np.inf
     if layout == "columns":
         a = np.ascontiguousarray(a.swapaxes(1, 2)).swapaxes(1, 2)
         b = np.ascontiguousarray(b.swapaxes(1, 2)).swapaxes(1, 2)
@@ -288,17 +284,15 @@ def test_a_batch_is_one_launch(layout, splits):
         wide[::2, 1 : m + 1, 2 : k + 2] = a
         a = wide[::2, 1 : m + 1, 2 : k + 2]
     a = np.broadcast_to(a[1], a.shape) if layout == "A shared" else a
-    b = np.broadcast_to(b[2], b.shape) if layout == "B shared" else b
+    b = np.broadcast_to(b[1], b.shape) if layout == "B shared" else b
     c, bias = drawn(batch, m, n, seed=1), drawn(batch, 1, n, seed=2)
     config = {"BM": 128, "BN": 64, "STAGES": 2, "BK": 64, "SPLIT_K": splits, "GROUP": 2, "SMS": 2}
     plan = wt.plan(a, b, config=config, **SPLIT)
     assert (plan.plan.problem.batch, plan.apart, len(plan.plan.kernel.copies)) == (batch, None, 2)
-    found = wt.matmul(a, b, c, beta=1, config=config, **SPLIT)
-    moved = wt.matmul(a, b, epilogue=lambda acc, bias: acc + bias, bias=bias, config=config, **SPLIT)
     single = [wt.matmul(*each, config=config, **SPLIT) for each in zip(a, b, strict=True)]
-    assert np.allclose(found, single + c, rtol=1e-6, atol=1e-4, equal_nan=True)
-    assert np.array_equal(moved, single + bias, equal_nan=True)
     assert np.array_equal(wt.matmul(a, b, config=config, **SPLIT), single, equal_nan=True)
+    moved = wt.matmul(a, b, c, beta=1, epilogue=lambda acc, bias: acc + bias, bias=bias, config=config, **SPLIT)
+    assert np.allclose(moved, single + c + bias, rtol=1e-6, atol=1e-4, equal_nan=True)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,15 @@ import pytest
 
 import warptile as wt
 from covering import ALL, covering, few, of_each
+from warptile.codegen.nvrtc import compile_source
+from warptile.codegen.translation_unit import Source
 from warptile.dtypes import DTYPES
 from warptile.problem import Problem
-from warptile.rungs.operand_split import Split, split_of
+from warptile.rungs.operand_split import FILE, Split, split_of
 
 SINGLE = DTYPES["float32"]
 UNIT = 2.0**-24
+WAYS = ("ByLines<true>", "ByLines<false>", "Across<true>", "Across<false>")
 SPLIT = {"rung": "wgmma-split", "backend": "emulator"}
 TF32 = {"precision": "tf32", "backend": "emulator"}
 CHAIN = {"rung": "simt-warptile", "backend": "emulator"}
@@ -133,6 +136,15 @@ def test_lines_of_different_magnitude(scale):
     a[::3] *= np.float32(scale)
     b[:, ::5] *= np.float32(1 / scale)
     assert errors(wt.matmul(a, b, **SPLIT), a, b).max() <= 8
+
+
+@pytest.mark.parametrize("exponent", [-117, -110, -104, 110, 124])
+def test_lines_at_the_ends_of_the_range_of_scales(exponent):
+    """Of lines whose largest magnitude is about a power of two; those below 2^-114 are not split."""
+    a, b = np.clip(drawn(20, 64), -1.5, 1.5) * np.float32(2.0**exponent), drawn(64, 24)
+    b *= np.float32(2.0 ** (-exponent / 2))
+    assert errors(wt.matmul(a, b, **SPLIT), a, b).max() <= 8
+    assert errors(wt.matmul(b.T, a.T, **SPLIT), b.T, a.T).max() <= 8
 
 
 def test_lines_of_zeros_and_of_subnormal_numbers():
@@ -313,3 +325,10 @@ def test_ctas_share_a_line_that_is_transposed():
 
     assert [clusters(lines, 1000) for lines in (100, 1000, 4000, 20000)] == [8, 8, 4, 4]
     assert [clusters(20000, k) for k in (64, 256, 257, 1024, 1025, 9000)] == [1, 1, 2, 4, 8, 8]
+
+
+@pytest.mark.parametrize("ways", few(list(product(WAYS, repeat=2)), 2), ids=" ".join)
+def test_the_pass_compiles_without_spills(ways):
+    types = ", ".join(f"operand_split::{way}" for way in ways)
+    made = compile_source(Source(f'#include "{FILE}"\n', f"operand_split::split_two<{types}>"), "sm_90a")
+    assert made.resources.spill_bytes == 0

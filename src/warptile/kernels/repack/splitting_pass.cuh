@@ -90,11 +90,10 @@ struct Slices {
 // The slices of x and y, whose line is scaled by `scale` = 2^s. Both are zero where the line cannot be split, for which
 // `scale` is zero.
 __device__ __forceinline__ Slices split(float x, float y, float scale) {
-    const float larger = scale * 0x1p11f;
     const __half2 high = __floats2half2_rn(x * scale, y * scale);
     const float2 back = __half22float2(high);
-    // Exact: all factors are powers of two, and what is left of x has no more bits than x.
-    return {high, __floats2half2_rn(__fmaf_rn(back.x, -0x1p11f, x * larger), __fmaf_rn(back.y, -0x1p11f, y * larger))};
+    // Exact: what is left of the scaled x has no more bits than x. Scales times 2^11 might overflow.
+    return {high, __floats2half2_rn(__fmaf_rn(x, scale, -back.x) * 0x1p11f, __fmaf_rn(y, scale, -back.y) * 0x1p11f)};
 }
 
 // Of a power of two.
@@ -185,9 +184,8 @@ struct ByLines {
         Range range;
 #pragma unroll
         for (int i = 0; i < HELD; ++i)
-            if (first + i * step < k)
 #pragma unroll
-                for (int j = 0; j < WIDTH; ++j) range.include(held[i][j]);
+            for (int j = 0; j < WIDTH; ++j) range.include(held[i][j]);
 #pragma unroll 4
         for (int at = first + HELD * step; at < k; at += step) {
             load<ALIGNED>(x, from + at, k - at);
@@ -207,8 +205,8 @@ struct ByLines {
         if (inside && thread == 0) operand.exponents[line] = s;
         const float scale = scale_of(s);
 
-        const long long to = line * operand.target_stride;
-        __half *const high = operand.high + to, *const low = operand.low() + to;
+        __half* const high = operand.high + line * operand.target_stride;
+        const long long low = operand.low() - operand.high;
         if (scale == 0)
 #pragma unroll
             for (int i = 0; i < HELD; ++i)
@@ -218,7 +216,7 @@ struct ByLines {
             const Slices one = split(elements[0], elements[1], scale);
             const Slices two = split(elements[2], elements[3], scale);
             store(high + at, bits_of(one.high, two.high), k - at);
-            store(low + at, bits_of(one.low, two.low), k - at);
+            store(high + low + at, bits_of(one.low, two.low), k - at);
         };
 #pragma unroll
         for (int i = 0; i < HELD; ++i)

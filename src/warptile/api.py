@@ -44,7 +44,7 @@ from warptile.packed_call import (
     stored_as,
 )
 from warptile.planning.addend import Addend, Nothing
-from warptile.planning.plan import Plan, illegal, takes_column_major_a
+from warptile.planning.plan import Plan, illegal, is_faster_apart, takes_column_major_a
 from warptile.problem import Operand, Problem
 from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import scale_value
@@ -727,9 +727,13 @@ def _planned(product: Product, call: _Call) -> tuple[Plan | Addend | Nothing, st
         found = find_planned(problem, call.backend, rung=call.rung, config=call.config, max_sms=call.max_sms)
     except UnsupportedError:  # the configuration that was given takes no batch, or nothing
         found = None
-    if found is not None:
+    if found is not None and (call.rung is not None or found.rung.family != "simt"):
         return found, apart
     single = made(product.problem)
+    if found is not None:  # on CUDA cores: before Ampere tensor cores take one matrix at a time
+        if not is_faster_apart(found, single):
+            return found, apart
+        return single, f"{single.rung.name} takes one matrix at a time, and is predicted to be faster"
     reason = illegal(single.rung, problem, single.config, single.device)
     return single, reason or f"{single.rung.name} takes one matrix at a time"
 

@@ -272,6 +272,11 @@ def _is_slower(rung: Rung, config: Config, taken: Plan) -> bool:
     return time_us is not None and time_us > _compared_us(taken)
 
 
+def is_faster_apart(whole: Plan, single: Plan) -> bool:
+    """Whether a launch for each matrix of a batch is predicted to take less time than the one launch of ``whole``."""
+    return whole.problem.batch * _compared_us(single) < _compared_us(whole)
+
+
 def _is_faster(one: Plan, other: Plan) -> bool:
     return _compared_us(one) < _compared_us(other)
 

@@ -280,7 +280,7 @@ def test_kernels_beside_the_ladder_take_batches(rung, name, swap):
 )  # fmt: skip
 @pytest.mark.parametrize("extents", [(64, 64, 64), (1030, 333, 2001), (1, 4096, 4096), (700, 2, 96)], ids=str)
 def test_plans_take_a_batch_in_one_launch_on_every_gpu(monkeypatch, arch, name, options, extents):
-    fewest = {"float8_e4m3": 89, "bfloat16": 80}.get(name, 80 if "tf32" in options.values() else 0)
+    fewest = {"float8_e4m3": 89, "bfloat16": 80, "int8": 80}.get(name, 80 if "tf32" in options.values() else 0)
     if int(arch[3:5]) < fewest:
         return
     monkeypatch.setenv("WARPTILE_ARCH", arch)
@@ -288,6 +288,16 @@ def test_plans_take_a_batch_in_one_launch_on_every_gpu(monkeypatch, arch, name, 
     a, b = np.empty((8, m, k), DTYPES[name].numpy), np.empty((8, k, n), DTYPES[name].numpy)
     found = wt.plan(a, b, backend="emulator", **options)
     assert (found.plan.problem.batch, found.apart) == (8, None), found.plan
+
+
+def test_tensor_cores_before_ampere_multiply_large_matrices_one_by_one(monkeypatch):
+    monkeypatch.setenv("WARPTILE_ARCH", "sm_75")
+    small_ones, large = ((np.empty((8, size, size), np.float16),) * 2 for size in (64, 2048))
+    found = wt.plan(*small_ones, backend="emulator")
+    assert (found.plan.rung.name, found.plan.problem.batch, found.apart) == ("simt-warptile", 8, None)
+    found = wt.plan(*large, backend="emulator")
+    assert (found.plan.rung.family, found.plan.problem.batch) == ("wmma", 1)
+    assert "takes one matrix at a time, and is predicted to be faster" in found.explain()
 
 
 # --- products --------------------------------------------------------------------------------------------------------

@@ -24,9 +24,8 @@ THREADS = 256
 """Threads of a CTA."""
 
 DRAM_SHARE = {False: 1.3, True: 0.66}
-"""Share of DRAM's bandwidth that the pass reaches where lines are contiguous, and where they are transposed, beside the
-times below, which add up with this: so fits best. Fitted with `warptile.rungs.wgmma.split_cost`, as are the constants
-below."""
+"""Bytes per second over DRAM's bandwidth, where lines are contiguous and where they are transposed: constants of a sum
+with the times below, not limits of the GPU. Fitted with `warptile.rungs.wgmma.split_cost`, as are those."""
 
 CTA_S, RESIDENT_CTAS = 2.96e-6, 1056
 """How long a CTA takes for contiguous lines, and how many do so at a time."""
@@ -46,7 +45,7 @@ LEAST_THREADS = 8
 """Threads that share a contiguous line at least."""
 
 MANY_THREADS = H200.multiprocessors * 1024
-"""Threads up to which more of them share a line than must: half of those that its SMs hold. An estimate."""
+"""Threads up to which more of them share a line than must: half of those that an H200 holds. An estimate."""
 
 MOST_PARTS = 8
 """CTAs of a cluster at most: one for each warp of `THREADS`, and the most that every launch may have."""
@@ -142,7 +141,7 @@ class Split:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that are read and written; the second time an operand is read, caches have it."""
+        """Bytes that are read and written. What is read twice of long lines is in a cache the second time."""
         return 2 * 4 * self.all_lines * self.k
 
     def seconds(self, device: Device) -> float:

@@ -155,8 +155,8 @@ struct Bf16x6Rows {
     }
 };
 
-// Starts the copies of B's tile at column `first` and `k` to shared memory, whose elements from `end` on are zeros. Of
-// lines that begin at multiples of 16 bytes: columns past the end are the last ones again.
+// Starts the copies of B's tile at column `first` and `k` to shared memory, for lines that begin at multiples of 16
+// bytes: columns past the end are the last ones again, and elements from `end` along K on are zeros.
 template <typename CONFIG, typename GEMM>
 __device__ __forceinline__ void stage_columns(unsigned to, const GEMM& gemm, int first, int k, int end) {
     using TILE = Bf16x6Tile<CONFIG>;
@@ -176,9 +176,9 @@ __device__ __forceinline__ void stage_columns(unsigned to, const GEMM& gemm, int
     }
 }
 
-// The same for unaligned lines: what is copied, 16 bytes at a time, begins at the multiple of 16 bytes before
-// a line's elements, and in shared memory these begin `elements_past_16_bytes` later. Elements past the end of a line
-// are zeros.
+// The same for unaligned lines. What is copied, 16 bytes at a time, begins at the multiple of 16 bytes before a line's
+// first element of the tile, which therefore lies `elements_past_16_bytes` further on in shared memory too. Elements
+// past the end of a line are zeros.
 template <typename CONFIG, typename GEMM>
 __device__ __forceinline__ void stage_shifted_columns(unsigned to, const GEMM& gemm, int first, int k, int end) {
     using TILE = Bf16x6Tile<CONFIG>;
@@ -224,8 +224,8 @@ struct Bf16x6Fragments {
     // The first column of a lane's two.
     static __device__ __forceinline__ int column() { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4; }
 
-    // How far lines are shifted in shared memory that this lane reads: one or two, as every fourth row of B begins as
-    // far from a multiple of 16 bytes.
+    // By how many elements the lines that this lane reads are shifted in shared memory. Of lines along K it reads two.
+    // Of lines along N it reads every fourth, and these have the same shift.
     int shifts[TILE::SHIFTED ? 2 : 1] = {};
     template <typename GEMM>
     __device__ __forceinline__ void find_shifts(const GEMM& gemm, int first, int k) {

@@ -13,11 +13,14 @@ from warptile.errors import NoDeviceError
 TRANSPOSE = """\
 __global__ void transpose(const float* x, float* y) {
     __shared__ float tile[32][32];
-    tile[threadIdx.y][threadIdx.x] = x[threadIdx.y * 32 + threadIdx.x];
+    tile[threadIdx.y][threadIdx.x] = x[1024 * blockIdx.x + threadIdx.y * 32 + threadIdx.x];
     __syncthreads();
-    y[threadIdx.y * 32 + threadIdx.x] = tile[threadIdx.x][threadIdx.y];
+    y[1024 * blockIdx.x + threadIdx.y * 32 + threadIdx.x] = tile[threadIdx.x][threadIdx.y];
 }
 """
+
+#: Matrices of 32 x 32, one in each CTA: one alone may end before the profiler takes a sample.
+MATRICES = 512
 
 pytestmark = pytest.mark.gpu
 
@@ -34,11 +37,12 @@ def ncu():
 def test_nsight_compute_and_the_emulator_agree_on_a_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("transpose.cu").write_text(TRANSPOSE)
-    np.save("x.npy", np.arange(1024, dtype=np.float32))
-    np.save("y.npy", np.zeros(1024, np.float32))
+    np.save("x.npy", np.arange(1024 * MATRICES, dtype=np.float32))
+    np.save("y.npy", np.zeros(1024 * MATRICES, np.float32))
     found = {}
     for backend in ("gpu", "emulator"):
-        call = ["profile", "--backend", backend, "--file", "transpose.cu", "--block", "32,32", "--json"]
+        call = ["profile", "--backend", backend, "--file", "transpose.cu", "--json"]
+        call += ["--grid", str(MATRICES), "--block", "32,32"]
         assert run([*call, "--arg", "in:x.npy", "--arg", "inout:y.npy"]) == 0
         document = json.loads(capsys.readouterr().out)
         assert document["backend"] == backend

@@ -14,7 +14,7 @@ from warptile.rungs.batch import for_batches
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import blocks, keeps_order, padding_reason
 from warptile.rungs.mechanism import Mechanism
-from warptile.rungs.mma_tiles import INSTRUCTIONS, MmaResources, capability, common_reasons, mma_k, sets_reason
+from warptile.rungs.mma_tiles import INSTRUCTIONS, MmaResources, capability, common_reasons, copies_reason, min_blocks, mma_k, sets_reason
 from warptile.rungs.rung import Rung
 from warptile.rungs.tensor_tiles import (
     MAX_DYNAMIC_SHARED_BYTES,
@@ -226,7 +226,7 @@ class MmaRung(Rung):
             ("TILE", tile_type(problem, config)),
             ("ACCESS", access_type(problem, vectors=self.vectors)),
         )
-        tuned = {**config, "MIN_BLOCKS": self._min_blocks(problem, config)}
+        tuned = {**config, "MIN_BLOCKS": min_blocks(problem, config)}
         values = tuple((key, tuned[key]) for key in self.keys if key not in SIZE_KEYS)
         return KernelSpec(
             problem,
@@ -239,15 +239,6 @@ class MmaRung(Rung):
             dynamic_shared_bytes=resources.shared_bytes if self.dynamic else 0,
             capability=capability(problem, config),
         )
-
-    def _min_blocks(self, problem: Problem, config: Config) -> int:
-        """CTAs per SM for which the kernel is compiled; 0 leaves the number of registers to the compiler.
-
-        Copies narrower than 16 bytes need more addresses at a time. The compiler, left to itself, then still keeps to
-        128 registers, and some spill: with such operands all registers of an SM are offered to one CTA.
-        """
-        aligned = min(problem.a.alignment_bytes, problem.b.alignment_bytes) >= VECTOR_BYTES
-        return config["MIN_BLOCKS"] if aligned else max(config["MIN_BLOCKS"], 1)
 
 
 class MmaMultistage(MmaRung):
@@ -297,7 +288,8 @@ class MmaFinal(MmaRung):
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
-        return super().illegal(problem, config, device) or _order_reason(problem, config)
+        reason = super().illegal(problem, config, device) or _order_reason(problem, config)
+        return reason or copies_reason(problem, config, self.resources(problem, config))
 
     def compared_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float | None:
         """As `Rung.compared_us`: of float64."""

@@ -1,15 +1,16 @@
 """Predicted time of float64 on tensor cores: mma-split-k, and mma-final where they compete.
 
-* sm: what the SM with the most blocks does, by what limits a K tile: the instructions of all its blocks (multiply-adds,
-  copies into shared memory and what a warp does once), or how long a block's warps take to issue theirs, for as many
-  blocks as it holds at a time; each block's first loads; and storing their tiles.
+* sm: what the SM with the most CTAs does. It issues the instructions of all their K tiles (multiply-adds, copies into
+  shared memory, and what a warp does once) and stores their tiles. For as many CTAs as it holds at a time, it also waits
+  for their first loads and last stores; and where it has fewer than it holds, for the tensor cores' latency.
 * dram: operands and D once.
-* splits: where blocks share K, the last one of a tile adds up all partial sums.
+* splits: where CTAs share K, the last one of a tile adds up all partial sums.
 * launch: the launch.
 
-The terms add up: so fits best. Constants are fitted to timings of 110 problems in all layouts on an H200, with some ten
-configurations each. The configuration that is predicted to be the fastest needs 1.01 times as long as the fastest, and
-1.16 times at most; predictions are within 11 % on eight of ten (2026-11-29, no record).
+The terms add up: so fits best. Constants are fitted to timings of 175 problems in all layouts, a fifth of them batches,
+on an H200, with some thirty configurations each. Of problems that the fit left out, the configuration that is predicted
+to be the fastest needs 1.03 times as long as the fastest in the mean, and 1.22 times at most; predictions are within
+13 % on eight of ten (2026-11-29, no record).
 """
 
 from __future__ import annotations
@@ -18,27 +19,28 @@ from warptile.arch import H200
 from warptile.problem import Operand, Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import blocks, ceil_div
-from warptile.rungs.simt_cost import overlapped
+from warptile.rungs.mma_tiles import min_blocks
 
-MMA_CLOCKS, COPY_CLOCKS, WARP_CLOCKS, RAGGED = 0.307, 0.992, 27.6, 0.66
-"""Of the SM: of multiply-adds, in clocks that they take at 128 a clock; of 32 copies to shared memory; of a warp for
-each K tile; and the share by which all of that is more where tiles reach past the end of D."""
+MMA_CLOCKS, COPY_CLOCKS, WARP_CLOCKS = 0.629, 3.27, 21.7
+"""Of an SM, for a K tile: of multiply-adds, in clocks that they take at 128 a clock; of 32 copies into shared memory;
+and of a warp."""
 
-MMA_OF_WARP, UNALIGNED_CLOCKS = 5.18, 489.0
-"""Of a K tile of a block alone: of the multiply-adds of one of its warps, in the same units; and more where an operand
-is not aligned to 16 bytes."""
+STORED_CLOCKS, N_MAJOR, UNALIGNED_D = 0.491, 0.213, 0.660
+"""Of an SM, for an element of D; and the shares by which that is more where B is N-major, and where D is unaligned."""
 
-FIRST_CLOCKS, STORED_CLOCKS = 1463.0, 0.676
-"""Of a block's first loads; and of an element of a tile, on its way to D."""
+FIRST_CLOCKS, FIRST_COPY, LAST_COPY, LAST_STORE = 17.0, 4.60, 23.3, 0.976
+"""Of CTAs that run at the same time: for their first loads; for each copy that a thread makes of the first two K tiles,
+and of one that reaches past K; and for each element that a warp stores."""
 
-BYTES_PER_S, LAUNCH_US = 8.6e12, 1.64
+EMPTY, REST, REST_CLOCKS = 2.45, 1.44, 638.0
+"""Multiples of the time that one warp's multiply-adds take, for which an SM waits: where it has no CTAs at all beside it,
+and for the CTAs that are left after rounds of as many as it holds; and clocks that those take in any case."""
+
+BYTES_PER_S, LAUNCH_US = 10.8e12, 1.92
 """Of operands and D: what is left of their time where SMs are busy, not a limit of the GPU. And of the launch."""
 
-SPLIT_US, ELEMENT_US = 1.19, 0.0113
-"""Of a block's arrival, and of each element of a thread for each part of K that the last block adds."""
-
-BUSY_OR_WAITING = 1.5
-"""Exponent of the norm of times that overlap."""
+SPLIT_US, ELEMENT_US = 1.27, 0.0113
+"""Of a CTA's arrival, and of each element of a thread for each part of K that the last CTA adds."""
 
 
 def terms_us(problem: Problem, config: Config, sms: int) -> tuple[dict[str, float], float]:
@@ -46,18 +48,24 @@ def terms_us(problem: Problem, config: Config, sms: int) -> tuple[dict[str, floa
     bm, bn, bk, splits = config["BM"], config["BN"], config["BK"], config.get("SPLITS", 1)
     warps = bm // config["WM"] * (bn // config["WN"])
     k_tiles = ceil_div(ceil_div(problem.k, bk), splits)
-    of_busiest = ceil_div(blocks(problem, config) * splits, sms)
-    at_a_time = ceil_div(of_busiest, max(config["MIN_BLOCKS"], 1))
+    of_busiest, held = ceil_div(blocks(problem, config) * splits, sms), max(min_blocks(problem, config), 1)
+    rounds = ceil_div(of_busiest, held)
     aligned_a = _aligned(problem.a, "row", problem.k, problem.m)
     aligned_b = _aligned(problem.b, "col", problem.k, problem.n)
     mma = bm * bn * bk / 128
     copies = (bm * bk / (1 + aligned_a) + bn * bk / (1 + aligned_b)) / 32
-    busy = of_busiest * (mma * MMA_CLOCKS + copies * COPY_CLOCKS + warps * WARP_CLOCKS)
-    if problem.m % bm or problem.n % bn:
-        busy *= 1 + RAGGED
-    waiting = at_a_time * (mma / warps * MMA_OF_WARP + (0 if aligned_a and aligned_b else UNALIGNED_CLOCKS))
-    clocks = k_tiles * overlapped(busy, waiting, BUSY_OR_WAITING)
-    clocks += of_busiest * bm * bn * STORED_CLOCKS + at_a_time * FIRST_CLOCKS
+    stored = STORED_CLOCKS * (1 + N_MAJOR * (problem.b.major == "row"))
+    stored += STORED_CLOCKS * UNALIGNED_D * (not _aligned(problem.d, "col", problem.m, problem.n))
+
+    clocks = of_busiest * k_tiles * (mma * MMA_CLOCKS + copies * COPY_CLOCKS + warps * WARP_CLOCKS)
+    clocks += of_busiest * bm * bn * stored
+    first_and_last = FIRST_COPY * min(k_tiles, 2) + LAST_COPY * (problem.k % bk > 0)
+    clocks += rounds * (FIRST_CLOCKS + (copies * first_and_last + bm * bn * LAST_STORE) / warps)
+    if of_busiest < held:
+        clocks += k_tiles * mma / warps * EMPTY * (held - of_busiest) / held
+    elif of_busiest % held:
+        clocks += k_tiles * mma / warps * REST + REST_CLOCKS
+
     moved = problem.m * problem.k + problem.k * problem.n + problem.m * problem.n * (2 if problem.reads_matrix_c else 1)
     moved *= problem.batch
     found = {
@@ -69,6 +77,6 @@ def terms_us(problem: Problem, config: Config, sms: int) -> tuple[dict[str, floa
     return found, sum(found.values())
 
 
-def _aligned(operand: Operand, along_k: str, k: int, across: int) -> bool:
+def _aligned(operand: Operand, along_lines: str, lines_extent: int, across: int) -> bool:
     """Whether copies move 16 bytes."""
-    return operand.vector_elements == 2 and (k if operand.major == along_k else across) % 2 == 0
+    return operand.vector_elements == 2 and (lines_extent if operand.major == along_lines else across) % 2 == 0

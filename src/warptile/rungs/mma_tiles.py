@@ -61,6 +61,9 @@ EMULATION_REGISTERS = {"int4": 48, "uint4": 48, "float8_e4m3": 48, "float8_e5m2"
 MANY_COPIES, COPY_REGISTERS = 16, 24
 """Further registers where a thread copies more than MANY_COPIES chunks of a stage: from compiled kernels."""
 
+MOST_NARROW_COPIES = 24
+"""Copies of 8 bytes of a stage of doubles for which a thread's registers suffice: from compiled kernels."""
+
 DIVISION_REGISTERS = 8
 """Further registers where the number of threads is not a power of two and stage addresses take divisions."""
 
@@ -154,6 +157,20 @@ class MmaResources:
         return register_limit(self.threads, max(self.config["MIN_BLOCKS"], 1))
 
 
+def min_blocks(problem: Problem, config: Config) -> int:
+    """CTAs per SM for which the kernel is compiled; 0 leaves the number of registers to the compiler.
+
+    Copies narrower than 16 bytes need more addresses at a time, and an epilogue needs its operands: there is one CTA of
+    doubles less. The compiler, left to itself, still keeps to 128 registers, and some kernels with narrow copies spill:
+    they are offered all registers of an SM.
+    """
+    aligned = min(problem.a.alignment_bytes, problem.b.alignment_bytes) >= VECTOR_BYTES
+    found = config["MIN_BLOCKS"]
+    if problem.a.dtype.bits == 64 and not (aligned and problem.epilogue is None):
+        found -= 1
+    return found if aligned and found == config["MIN_BLOCKS"] else max(found, 1)
+
+
 def type_reason(problem: Problem, *, eight_bits: bool = False, batches: bool = False) -> str | None:
     """Why the operands cannot be taken by the family at all, or None. ``eight_bits``, ``batches``: as of
     `operand_reason`."""
@@ -215,6 +232,20 @@ def sets_reason(problem: Problem, config: Config) -> str | None:
         if config[key] % unit:
             return f"{key} is {config[key]}; {what} are double-buffered, so it must be a multiple of {unit}"
     return None
+
+
+def copies_reason(problem: Problem, config: Config, resources: MmaResources) -> str | None:
+    """Why a thread's registers do not suffice for its copies of doubles that are aligned to 8 bytes, or None."""
+    narrow = min(problem.a.alignment_bytes, problem.b.alignment_bytes)
+    if problem.a.dtype.bits < 64 or narrow >= VECTOR_BYTES:
+        return None
+    copies = resources.stage_bytes // (8 * resources.threads)
+    if copies <= MOST_NARROW_COPIES:
+        return None
+    return (
+        f"BM, BN, BK are {config['BM']}, {config['BN']}, {config['BK']}: a thread copies {copies} elements of each stage, "
+        f"as operands are aligned to 8 bytes; registers suffice for {MOST_NARROW_COPIES}"
+    )
 
 
 def common_reasons(

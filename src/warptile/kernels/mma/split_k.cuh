@@ -35,9 +35,10 @@ __global__ void __launch_bounds__(CONFIG::TILE::THREADS, CONFIG::MIN_BLOCKS)
     const int row = position.row * TILE::BM, column = position.column * TILE::BN;
 
     // The part begins and ends at a whole K tile, but for the last one's end.
-    const long long tiles_k = tiles_along(gemm.k, TILE::BK);
-    const int begin = static_cast<int>(tiles_k * own.part / splits) * TILE::BK;
-    const int end = static_cast<int>(min(tiles_k * (own.part + 1) / splits * TILE::BK, static_cast<long long>(gemm.k)));
+    const unsigned tiles_k = tiles_along(gemm.k, TILE::BK);
+    const bool last_part = own.part + 1 == splits;
+    const int begin = own.part == 0 ? 0 : static_cast<int>(tiles_k * own.part / splits) * TILE::BK;
+    const int end = last_part ? gemm.k : static_cast<int>(tiles_k * (own.part + 1) / splits) * TILE::BK;
     GemmParams<OPERATION> of_part = gemm;
     of_part.a = gemm.a_at(0, begin);
     of_part.b = gemm.b_at(begin, 0);

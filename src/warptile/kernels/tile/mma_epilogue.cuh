@@ -62,6 +62,35 @@ __device__ __forceinline__ Vector<ACC_ELEMENT, WIDTH> read_vector(const ACC_ELEM
     }
 }
 
+// Whether a warp's doubles go from registers to D without a patch, element by element: of a small tile, which takes no
+// longer to store than one access takes, where the four lanes of a row write whole sectors or D is unaligned anyway.
+template <int WIDTH, typename OPERATION, typename TILE>
+inline constexpr bool STORES_REGISTERS = OPERATION::DOUBLE && TILE::WM * TILE::WN <= 256 &&
+                                         (OPERATION::B_COLUMN_MAJOR || WIDTH == 1);
+
+template <typename OPERATION, typename TILE>
+__device__ __forceinline__ void store_registers(const MmaAccumulators<OPERATION, TILE>& accumulators,
+                                                const GemmParams<OPERATION>& gemm, int row, int column) {
+    using PATCH = MmaPatch<OPERATION, TILE>;
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const int first_row = row + TILE::warp_row(), first_column = column + TILE::warp_column();
+#pragma unroll
+    for (int i = 0; i < accumulators.ROWS; ++i)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int r = first_row + PATCH::PLACEMENT_A::at(i, half, g);
+            if (r >= gemm.m) continue;
+#pragma unroll
+            for (int j = 0; j < accumulators.COLUMNS; ++j)
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    const int c = first_column + PATCH::PLACEMENT_B::at(j / 2, j % 2, 2 * t + e);
+                    const Vector<double, 1> one{{accumulators.at[i][j][2 * half + e]}};
+                    if (c < gemm.n) store_vector(one, gemm, r, c);
+                }
+        }
+}
+
 // Stores the warp's tile where the block tile starts at (row, column) of D, up to WIDTH elements in one access. The
 // patches reuse the memory of the stages: no warp may still be reading those.
 template <int WIDTH, typename OPERATION, typename TILE>
@@ -69,6 +98,10 @@ __device__ __forceinline__ void store_tile(const MmaAccumulators<OPERATION, TILE
                                            MmaPatch<OPERATION, TILE>* patches, const GemmParams<OPERATION>& gemm,
                                            int row, int column) {
     using PATCH = MmaPatch<OPERATION, TILE>;
+    if constexpr (STORES_REGISTERS<WIDTH, OPERATION, TILE>) {
+        store_registers(accumulators, gemm, row, column);
+        return;
+    }
     constexpr int PER_ROW = TILE::WN / WIDTH;
     static_assert(TILE::WN % WIDTH == 0, "a row of a warp tile is a whole number of vectors");
     PATCH& patch = patches[threadIdx.x / 32];

@@ -78,6 +78,8 @@ struct PanelIterator {
     static constexpr bool EVEN = STRAIGHT && LINES_A_PASS % 8 == 0;
     // Copies that are written out one after the other: all, unless there are many, or each holds a register.
     static constexpr int AT_ONCE = COPY::BYTES < 4 ? 4 : PASSES <= 16 ? PASSES : 8;
+    // Whether `stage_whole` takes tiles that reach past D's edge. It costs instructions, which doubles have to spare.
+    static constexpr bool CLIPS = UNIT == 8;
 
     const char* from;        // this thread's first packet of the tile that is staged next, were all of it there
     long long line_bytes;    // from a line to the next
@@ -101,17 +103,17 @@ struct PanelIterator {
         shared_offset = PANELS::offset(line, byte);
     }
 
-    // Stages passes [first, last) of the next tile, which must lie inside the matrix; `advance` ends the tile.
+    // Stages passes [first, last) of the next tile, all of whose K must be there; `advance` ends the tile.
     __device__ __forceinline__ void stage_whole(unsigned panels, int first = 0, int last = PASSES) {
 #pragma unroll AT_ONCE
         for (int pass = first; pass < last; ++pass) {
             if constexpr (STRAIGHT) {
-                COPY::whole(panels + placed(pass), from + pass * LINES_A_PASS * line_bytes);
+                copy_whole(panels + placed(pass), pass * LINES_A_PASS, 0);
             } else {
                 const int index = pass * THREADS + static_cast<int>(threadIdx.x);
                 if (PACKETS % THREADS != 0 && index >= PACKETS) break;
                 const int l = index / LINE_PACKETS, b = index % LINE_PACKETS * COPY::BYTES;
-                COPY::whole(panels + PANELS::offset(l, b), from + (l - line) * line_bytes + (b - byte));
+                copy_whole(panels + PANELS::offset(l, b), l - line, b - byte);
             }
         }
     }
@@ -144,6 +146,19 @@ struct PanelIterator {
     }
 
   private:
+    // Copies the packet `lines` lines and `bytes` bytes behind this thread's first.
+    __device__ __forceinline__ void copy_whole(unsigned shared, int lines, int bytes) const {
+        if constexpr (CLIPS && PANELS::K_MAJOR) {
+            COPY::template part<UNIT>(shared, from + lines * line_bytes + bytes,
+                                      lines <= last_line - line ? COPY::BYTES : 0);
+        } else if constexpr (CLIPS) {
+            const int valid = min(max(units_left * UNIT - (byte + bytes), 0), COPY::BYTES);
+            COPY::template part<UNIT>(shared, from + lines * line_bytes + bytes, valid);
+        } else {
+            COPY::whole(shared, from + lines * line_bytes + bytes);
+        }
+    }
+
     __device__ __forceinline__ unsigned placed(int pass) const {
         if constexpr (EVEN) return shared_offset + pass * LINES_A_PASS * PANELS::ROW_BYTES;
         return PANELS::offset(line + pass * LINES_A_PASS, byte);
@@ -158,13 +173,16 @@ struct MmaTileIterator {
     using ITERATOR_B = PanelIterator<COPY<ACCESS::B>, typename STAGE::B, TILE::THREADS>;
 
     const int tiles_k;      // tiles along K
-    const int whole_tiles;  // the first tiles, which are copied without predicates
+    const int whole_tiles;  // the first tiles, which are copied without branches
     ITERATOR_A a;
     ITERATOR_B b;
 
     __device__ __forceinline__ MmaTileIterator(const GemmParams<OPERATION>& gemm, int row, int column)
         : tiles_k(tiles_along(gemm.k, TILE::BK)),
-          whole_tiles(gemm.m - row >= TILE::BM && gemm.n - column >= TILE::BN ? gemm.k / TILE::BK : 0),
+          whole_tiles((ITERATOR_A::CLIPS || gemm.m - row >= TILE::BM) &&
+                              (ITERATOR_B::CLIPS || gemm.n - column >= TILE::BN)
+                          ? gemm.k / TILE::BK
+                          : 0),
           a(gemm.a_at(row, 0), gemm.lda, gemm.m - row, gemm.k),
           b(gemm.b_at(0, column), gemm.ldb, gemm.n - column, gemm.k) {}
 

@@ -14,7 +14,16 @@ from warptile.rungs.batch import for_batches
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
 from warptile.rungs.legality import blocks, keeps_order, padding_reason
 from warptile.rungs.mechanism import Mechanism
-from warptile.rungs.mma_tiles import INSTRUCTIONS, MmaResources, capability, common_reasons, copies_reason, min_blocks, mma_k, sets_reason
+from warptile.rungs.mma_tiles import (
+    INSTRUCTIONS,
+    MmaResources,
+    capability,
+    common_reasons,
+    copies_reason,
+    min_blocks,
+    mma_k,
+    sets_reason,
+)
 from warptile.rungs.rung import Rung
 from warptile.rungs.tensor_tiles import (
     MAX_DYNAMIC_SHARED_BYTES,

@@ -1,8 +1,8 @@
 """Predicted time of float64 on tensor cores: mma-split-k, and mma-final where they compete.
 
 * sm: what the SM with the most CTAs does. It issues the instructions of all their K tiles (multiply-adds, copies into
-  shared memory, and what a warp does once) and stores their tiles. For as many CTAs as it holds at a time, it also waits
-  for their first loads and last stores; and where it has fewer than it holds, for the tensor cores' latency.
+  shared memory, and what a warp does once) and stores their tiles. For as many CTAs as it holds at a time, it also
+  waits for their first loads and last stores; and where it has fewer than it holds, for the tensor cores.
 * dram: operands and D once.
 * splits: where CTAs share K, the last one of a tile adds up all partial sums.
 * launch: the launch.
@@ -33,8 +33,9 @@ FIRST_CLOCKS, FIRST_COPY, LAST_COPY, LAST_STORE = 17.0, 4.60, 23.3, 0.976
 and of one that reaches past K; and for each element that a warp stores."""
 
 EMPTY, REST, REST_CLOCKS = 2.45, 1.44, 638.0
-"""Multiples of the time that one warp's multiply-adds take, for which an SM waits: where it has no CTAs at all beside it,
-and for the CTAs that are left after rounds of as many as it holds; and clocks that those take in any case."""
+"""How often the clocks of a warp's multiply-adds an SM waits more, for each K tile: EMPTY where it holds one CTA only, of
+many that it could hold, in proportion; REST for CTAs that are left after rounds of as many as it holds. Those take
+REST_CLOCKS in any case."""
 
 BYTES_PER_S, LAUNCH_US = 10.8e12, 1.92
 """Of operands and D: what is left of their time where SMs are busy, not a limit of the GPU. And of the launch."""

@@ -37,7 +37,7 @@ _MESSAGE = Kind((), {"text": _text, "markdown": _text, "id": _text})
 _TEXTS = Kind(("text",), {"text": _text, "markdown": _text})
 _PLACE = {
     "artifactLocation": Kind((), {"uri": _uri, "uriBaseId": _text}),
-    "region": Kind((), {"startLine": _count(1), "snippet": Kind((), {"text": _text})}),
+    "region": Kind((), {"startLine": _count(1), "startColumn": _count(1), "snippet": Kind((), {"text": _text})}),
 }
 _LOCATION = Kind((), {"id": _count(-1), "physicalLocation": Kind((), _PLACE), "message": _MESSAGE})
 _RULE = Kind(
@@ -64,11 +64,17 @@ _RESULT = Kind(
     },
 )
 _DRIVER = Kind(("name",), {"name": _text, "version": _text, "rules": [_RULE]})
+_NOTIFICATION = Kind(("message",), {"message": _MESSAGE, "level": _LEVEL, "locations": [_LOCATION]})
+_INVOCATION = Kind(
+    ("executionSuccessful",),
+    {"executionSuccessful": lambda value: isinstance(value, bool), "toolExecutionNotifications": [_NOTIFICATION]},
+)
 _RUN = Kind(
     ("tool",),
     {
         "tool": Kind(("driver",), {"driver": _DRIVER}),
-        "invocations": [Kind(("executionSuccessful",), {"executionSuccessful": lambda value: isinstance(value, bool)})],
+        "invocations": [_INVOCATION],
+        "columnKind": _one_of("utf16CodeUnits", "unicodeCodePoints"),
         "results": [_RESULT],
     },
 )

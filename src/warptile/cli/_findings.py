@@ -63,7 +63,7 @@ def documents(findings: Sequence[EmulationFinding], files: SourceFiles) -> list[
 
 
 def write_sarif(path: Path, report: EmulationReport, files: SourceFiles, kernel: Path) -> None:
-    """Write a SARIF file. Files below the working directory, as in a repository, are named relative to it.
+    """Write a SARIF file.
 
     Raises:
         click.FileError: it cannot be written.
@@ -73,14 +73,15 @@ def write_sarif(path: Path, report: EmulationReport, files: SourceFiles, kernel:
     def place(where: SourceLocation) -> tuple[str, int, str]:
         name, line = files.place(where)
         if name == PTX:  # of a file of CUDA C++ whose compiler names no line for the instruction
-            return _uri(kernel), 0, ""
-        return _uri(files.path(name) or Path(name)), line, files.text(name, line)
+            return uri(kernel), 0, ""
+        return uri(files.path(name) or Path(name)), line, files.text(name, line)
 
     content = sarif(report.findings, place, finished=report.finished)
     write_file(path, encoded(content))
 
 
-def _uri(path: Path) -> str:
+def uri(path: Path) -> str:
+    """What SARIF calls a file: below the working directory, as in a repository, by its path from there."""
     absolute, here = path.resolve(), Path.cwd().resolve()
     if absolute.is_relative_to(here):
         return quote(absolute.relative_to(here).as_posix())

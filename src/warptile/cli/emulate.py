@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from warptile.cli._kernel_launch import (
     launch_options,
     written_of,
 )
+from warptile.cli._refusals import REFUSED, refusal_document, write_refusal_sarif
 from warptile.cli._tables import console_of
 from warptile.codegen.kernel_names import instance_name
 
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     "sarif_file",
     metavar="FILE",
     type=FILE_TO_WRITE,
-    help="Write the findings as SARIF 2.1.0 too.",
+    help="Write the findings, or the errors of the compiler, as SARIF 2.1.0 too.",
 )
 def command(
     file: Path,
@@ -91,12 +93,22 @@ def command(
     if any(one.written for one in given) and out_dir is None:
         raise click.UsageError("an inout: argument needs --out-dir DIR to be written to")
     check_targets(given)
-    launch = file_launch(file, given=given, **options)
-    emulated = partial(emulate_all, seeds=explore) if explore else partial(emulate, collect=True)
-    report = emulated(
-        launch.kernel.module, launch.spec, launch.buffers, accesses=launch.accesses, arch=launch.arch,
-        schedule=launch.schedule, checks=launch.checks,
-    )  # fmt: skip
+    launch = None
+    try:
+        launch = file_launch(file, given=given, **options)
+        emulated = partial(emulate_all, seeds=explore) if explore else partial(emulate, collect=True)
+        report = emulated(
+            launch.kernel.module, launch.spec, launch.buffers, accesses=launch.accesses, arch=launch.arch,
+            schedule=launch.schedule, checks=launch.checks,
+        )  # fmt: skip
+    except REFUSED as error:
+        if sarif_file is not None:
+            write_refusal_sarif(sarif_file, error, file, launch)
+        if as_json:
+            refused = refusal_document(error, file, launch)
+            entry = options["entry"] if launch is None else launch.kernel.entry
+            sys.stdout.write(document(entry, options["arch"], refused=refused) + "\n")
+        raise
     written, buffers = [], buffers_of(given)
     for name in written_of(given) if report.finished else ():
         one = buffers[name]
@@ -113,14 +125,22 @@ def command(
     if sarif_file is not None:
         write_sarif(sarif_file, report, files, file)
     if as_json:
-        sys.stdout.write(document(launch, report, written, files) + "\n")
+        sys.stdout.write(document(launch.kernel.entry, launch.arch, report, written, files) + "\n")
     else:
         show(launch, report, written, files)
     return 1 if any(each.fails for each in report.findings) else 0
 
 
-def document(launch: UserLaunch, report: EmulationReport, written: list[str], files: SourceFiles) -> str:
-    """The JSON document."""
+def document(
+    entry: str | None,
+    arch: str,
+    report: EmulationReport | None = None,
+    written: Sequence[str] = (),
+    files: SourceFiles | None = None,
+    *,
+    refused: dict[str, Any] | None = None,
+) -> str:
+    """The JSON document: of a run, or of why there was none."""
     lines = [
         {
             "file": line.location.file,
@@ -128,17 +148,18 @@ def document(launch: UserLaunch, report: EmulationReport, written: list[str], fi
             "ptx_line": line.location.ptx_line,
             "counters": line.counters,
         }
-        for line in report.lines
+        for line in (report.lines if report else ())
     ]
     content = {
         "schema": "warptile.emulate/1",
-        "entry": launch.kernel.entry,
-        "arch": launch.arch,
-        "finished": report.finished,
-        "findings": documents(report.findings, files),
-        "counters": report.counters,
-        "unfinished_copies": report.unfinished_copies,
-        "output": report.output,
+        "entry": entry,
+        "arch": arch,
+        "finished": report is not None and report.finished,
+        "refused": refused,
+        "findings": documents(report.findings, files) if report and files else [],
+        "counters": report.counters if report else {},
+        "unfinished_copies": report.unfinished_copies if report else 0,
+        "output": report.output if report else "",
         "written": written,
         "lines": lines,
     }

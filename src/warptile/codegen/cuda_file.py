@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from warptile.codegen import headers
+from warptile.codegen.compiler_log import compiler_errors
 from warptile.codegen.host_code import host_declarations, without, without_host_marks
 from warptile.codegen.host_headers import CUB, HOST_HEADERS, IMPLIED, TORCH, TORCH_TYPES, cub_parts
 from warptile.codegen.inputs import includes_of
@@ -83,7 +84,6 @@ _LOST = "expected a declaration"
 _QUOTED = re.compile(r'"(\w+)"')
 _FOR_HOST = "explicitly marked as a __host__ function"
 _MISSING = re.compile(r'^(?P<includer>.*)\(\d+\): catastrophic error: cannot open source file "(?P<name>[^"]+)"', re.M)
-_ERROR = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): (?:catastrophic )?error[^:\n]*: (?P<text>.*)$", re.M)
 
 
 @dataclass(frozen=True)
@@ -319,12 +319,11 @@ def _errors_by_file(log: str, folder: Path) -> dict[Path, dict[int, str]]:
     Where the parser has lost its way after an error, those that follow say nothing of the code they are in.
     """
     found: dict[Path, dict[int, str]] = {}
-    for error in _ERROR.finditer(log):
-        if found and error["text"].startswith(_LOST):
+    for error in compiler_errors(log):
+        if found and error.text.startswith(_LOST):
             break
-        if not error["file"].startswith(NAME_MAP):
-            lines = found.setdefault((folder / error["file"]).resolve(), {})
-            lines.setdefault(int(error["line"]), error["text"].strip())
+        if not error.of_name:
+            found.setdefault((folder / error.file).resolve(), {}).setdefault(error.line, error.text)
     return found
 
 
@@ -341,8 +340,8 @@ def _has_cuda_headers(folder: Path) -> bool:
 
 def _of_arguments(entry: str | None, log: str) -> str:
     """What is wrong with the arguments of a template, as the first error of the log says."""
-    found = _ERROR.search(log) if "<" in (entry or "") else None
-    return "" if found is None else found["text"].strip()
+    found = compiler_errors(log) if "<" in (entry or "") else []
+    return found[0].text if found else ""
 
 
 def _compiled(program: _Program, done: ProgramOutcome, arch: str, entry: str | None, why: str = "") -> CompiledFile:
@@ -363,15 +362,15 @@ def _compiled(program: _Program, done: ProgramOutcome, arch: str, entry: str | N
 
 def _only_the_name_is_wrong(log: str) -> bool:
     """Whether the file compiles and the name expression does not."""
-    errors = [match["file"] for match in _ERROR.finditer(log)]
-    return bool(errors) and all(file.startswith(NAME_MAP) for file in errors)
+    errors = compiler_errors(log)
+    return bool(errors) and all(each.of_name for each in errors)
 
 
 def _refusal(path: Path, arch: str, log: str, program: _Program) -> CompileError:
     """The error for a file that did not compile, with NVRTC's log."""
-    errors = [match for match in _ERROR.finditer(log) if not match["file"].startswith(NAME_MAP)]
-    line = f"{Path(errors[0]['file']).name}({errors[0]['line']})" if errors else None
-    first = f"{line}: {errors[0]['text'].strip()}" if errors else "NVRTC refuses it"
+    errors = [each for each in compiler_errors(log) if not each.of_name]
+    line = f"{Path(errors[0].file).name}({errors[0].line})" if errors else None
+    first = f"{line}: {errors[0].text}" if errors else "NVRTC refuses it"
     said = [f"{path} for {arch}: {first}"]
     if (missing := _MISSING.search(log)) and _is_cuda(Path(missing["includer"])):
         said.append(f"{missing['name']} is CCCL's: {CCCL} adds it")

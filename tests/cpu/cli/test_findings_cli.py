@@ -10,6 +10,7 @@ import pytest
 from sarif_rules import violations
 from warptile.cli.main import run
 from warptile.emulator.findings import ALL_CHECKS, CHECKS
+from warptile.emulator.sarif import COMPILE_ERROR
 
 KERNEL = """__global__ void k(const int* in, int* out) {
   __shared__ int tile[64];
@@ -106,7 +107,7 @@ def test_sarif_is_what_the_schema_asks_for(options):
     assert violations(log) == []
     (made,) = log["runs"]
     rules = made["tool"]["driver"]["rules"]
-    assert [rule["id"] for rule in rules] == list(CHECKS)
+    assert [rule["id"] for rule in rules] == [*CHECKS, COMPILE_ERROR]
     for result in made["results"]:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
         assert result["locations"][0]["physicalLocation"]["artifactLocation"] == {"uri": "src/k.cu"}
@@ -131,6 +132,63 @@ def test_sarif_of_ptx_names_its_lines(capsys):
     assert result["locations"][0]["physicalLocation"] == {
         "artifactLocation": {"uri": "k.ptx"}, "region": {"startLine": 6, "snippet": {"text": "st.global.u32 [8], 1;"}},
     }  # fmt: skip
+
+
+BROKEN = """#include "half.h"
+__global__ void k(float* y) {
+\ty[0] = twice(1.0f) + missing;
+}
+"""
+
+
+def test_what_the_compiler_refuses_is_in_both_documents(capsys, tmp_path):
+    (tmp_path / "src/k.cu").write_text(BROKEN)
+    (tmp_path / "src/half.h").write_text("__device__ float twice(float x) { return /* \u00e9 */ 2 * z; }\n")
+    assert emulate("--entry", "k", "--sarif", "found.sarif", "--json") == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("CompileError: ")
+    made = json.loads(said.out)
+    assert (made["entry"], made["finished"], made["findings"], made["lines"]) == ("k", False, [], [])
+    assert made["refused"]["error"] == "CompileError"
+    assert made["refused"]["places"] == [
+        {
+            "file": "half.h", "line": 1, "column": 54, "message": 'identifier "z" is undefined',
+            "text": "__device__ float twice(float x) { return /* \u00e9 */ 2 * z; }",
+        },
+        {
+            "file": "k.cu", "line": 3, "column": 23, "message": 'identifier "missing" is undefined',
+            "text": "y[0] = twice(1.0f) + missing;",
+        },
+    ]  # fmt: skip
+    with open("found.sarif") as file:
+        log = json.load(file)
+    assert violations(log) == []
+    (made,) = log["runs"]
+    assert made["invocations"] == [{"executionSuccessful": False}]
+    assert [result["ruleId"] for result in made["results"]] == [COMPILE_ERROR] * 2
+    assert made["tool"]["driver"]["rules"][made["results"][1]["ruleIndex"]]["id"] == COMPILE_ERROR
+    assert made["results"][1]["message"] == {"text": 'identifier "missing" is undefined'}
+    assert made["results"][1]["locations"][0]["physicalLocation"] == {
+        "artifactLocation": {"uri": "src/k.cu"},
+        "region": {"startLine": 3, "startColumn": 23, "snippet": {"text": "y[0] = twice(1.0f) + missing;"}},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("instruction", "code", "result"), [("foo.u32 1;", 1, False), ("mov.u32 %r1, 1;", 1, True)])
+def test_ptx_that_is_refused_is_in_both_documents(capsys, instruction, code, result):
+    with open("k.ptx", "w") as file:
+        file.write(f".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{{\n{instruction}\n}}\n")
+    assert run(["emulate", "k.ptx", "--sarif", "found.sarif", "--json"]) == code
+    (place,) = json.loads(capsys.readouterr().out)["refused"]["places"]
+    assert (place["file"], place["line"]) == ("k.ptx", 6)
+    with open("found.sarif") as file:
+        log = json.load(file)
+    assert violations(log) == []
+    (made,) = log["runs"]
+    notified = made["invocations"][0].get("toolExecutionNotifications", [])
+    assert (len(made["results"]), len(notified)) == (int(result), int(not result))
+    (said,) = made["results"] or notified
+    assert said["locations"][0]["physicalLocation"]["region"]["startLine"] == 6
 
 
 def test_the_help_names_every_check_and_fits_80_columns(capsys, monkeypatch):

@@ -1,0 +1,54 @@
+"""What NVRTC's log says of the errors of a source: file, line, column and text of each."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from warptile.codegen.nvrtc import NAME_MAP
+
+_ERROR = re.compile(
+    r"^(?P<file>.*)\((?P<line>\d+)\): (?:catastrophic )?error[^:\n]*: (?P<text>.*)$"
+    r"(?:\n  (?P<source>.*)\n(?P<before>[ \t]*)\^[ \t]*$)?",
+    re.M,
+)
+"""A message, and below it the line, indented by two blanks, and a mark below a character of that. Tabs stay tabs."""
+
+
+@dataclass(frozen=True)
+class CompilerMessage:
+    """An error in NVRTC's log.
+
+    Attributes:
+        file: as the log names it.
+        line: from 1 on.
+        column: of the character, from 1 on; 0 where the log marks none.
+        text: of the message.
+        source: the line, without the blanks around it; nothing where the log does not show it.
+        of_name: it is of the name of a kernel that was asked for, which stands in no file.
+    """
+
+    file: str
+    line: int
+    column: int
+    text: str
+    source: str
+    of_name: bool
+
+
+def compiler_errors(log: str) -> list[CompilerMessage]:
+    """All errors of a log, in order."""
+    return [
+        CompilerMessage(
+            found["file"], int(found["line"]), _column(found["source"], found["before"]), found["text"].strip(),
+            (found["source"] or "").strip(), found["file"].startswith(NAME_MAP),
+        )
+        for found in _ERROR.finditer(log)
+    ]  # fmt: skip
+
+
+def _column(source: str | None, before: str | None) -> int:
+    """The column of a mark, for which NVRTC counts bytes."""
+    if source is None or before is None:
+        return 0
+    return len(source.encode()[: max(len(before) - 2, 0)].decode(errors="ignore")) + 1

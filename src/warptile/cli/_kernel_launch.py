@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +15,7 @@ from warptile.cli._folding import tell
 from warptile.cli._made_arrays import FILLS, made_array
 from warptile.cli._names import OneOf, instead
 from warptile.codegen.cuda_file import STANDARD
-from warptile.codegen.kernel_names import plain_name
+from warptile.codegen.kernel_names import parameter_types, plain_name
 from warptile.errors import ArgumentError
 from warptile.launch.access import NOTHING, Access
 from warptile.launch.params import SCALAR_BYTES, Pointer, Scalar
@@ -229,6 +229,9 @@ def check_arguments(function: PtxFunction, given: tuple[KernelArgument, ...]) ->
             f"{plain_name(function.name)} takes {len(parameters)} parameters ({shown}) and got {len(given)} --arg; "
             f"give one for each, in order, such as {' '.join(f'--arg {_example(each)}' for each in parameters)}"
         )
+    types: Sequence[str | None] = parameter_types(function.name) or ()
+    if len(types) != len(parameters):
+        types = [None] * len(parameters)
     for position, (parameter, one) in enumerate(zip(parameters, given, strict=True)):
         size = 8
         if isinstance(one.argument, Scalar):
@@ -242,6 +245,8 @@ def check_arguments(function: PtxFunction, given: tuple[KernelArgument, ...]) ->
             )
         if isinstance(one.argument, Scalar):
             _check_kind(position, parameter, one.argument.type)
+        elif one.array is not None and isinstance(one.argument, Pointer):
+            _check_elements(position, types[position], one)
 
 
 def _check_kind(position: int, parameter: Variable, given: str) -> None:
@@ -252,6 +257,26 @@ def _check_kind(position: int, parameter: Variable, given: str) -> None:
     raise click.UsageError(
         f"--arg {position} is {given} and parameter {position} is {parameter.type}, which would read its bits as "
         f"another number; give --arg {_example(parameter)}"
+    )
+
+
+def _check_elements(position: int, cuda_type: str | None, one: KernelArgument) -> None:
+    """A pointer takes no array of elements that it cannot point to, by the C++ name of the kernel."""
+    from warptile.user_kernels.parameter_values import SCALAR_TYPES
+    from warptile.user_kernels.pointed_types import taken_instead
+
+    assert one.array is not None
+    element = one.array.dtype.name
+    taken = taken_instead(cuda_type, element)
+    if not taken:
+        return
+    advice = f"save x.astype({taken[0]!r}) with numpy.save, or x.view('uint8') for the bytes as they are"
+    if one.made:
+        fill, _, extents = str(one.path).split(":")
+        advice = f"give --arg {fill}:{SCALAR_TYPES.get(taken[0], 'u8').replace('s', 'i')}:{extents}"
+    raise click.UsageError(
+        f"--arg {position} has elements of {element} and parameter {position} is {cuda_type}, which takes "
+        f"{', '.join(taken)}, or bytes; {advice}"
     )
 
 

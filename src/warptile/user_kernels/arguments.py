@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from warptile.codegen.kernel_names import instance_name, parameter_types
-from warptile.errors import ArgumentError, ArgumentTypeError
+from warptile.errors import ArgumentError, ArgumentTypeError, DTypeError
 from warptile.launch.params import SCALAR_BYTES, MapPointer, Pointer, Scalar, StructBytes, integer_range
 from warptile.launch.spec import Argument
 from warptile.launch.tensor_map import TENSOR_MAP_BYTES, TensorMap
@@ -22,15 +22,9 @@ from warptile.user_kernels.parameter_values import (
     StructValue,
     struct_bytes,
 )
+from warptile.user_kernels.pointed_types import CPP_SCALARS, taken_instead
 
 POINTER_BYTES = 8
-
-_SCALARS = {
-    "bool": "bool", "char": "s8", "signed char": "s8", "unsigned char": "u8", "short": "s16", "unsigned short": "u16",
-    "int": "s32", "unsigned int": "u32", "long": "s64", "unsigned long": "u64", "long long": "s64",
-    "unsigned long long": "u64", "float": "f32", "double": "f64", "__half": "f16", "__nv_bfloat16": "bf16",
-}  # fmt: skip
-"""A type in C++ -> that of a `warptile.launch.params.Scalar`."""
 
 _LARGEST = {
     "f16": 65504.0, "bf16": float.fromhex("0x1.fep127"), "f32": float.fromhex("0x1.fffffep127"),
@@ -79,7 +73,7 @@ class _Parameter:
     @property
     def kind(self) -> str | None:
         """Its type as a `Scalar`, where it is known."""
-        return _SCALARS.get(self.cuda_type or "")
+        return CPP_SCALARS.get(self.cuda_type or "")
 
     @property
     def is_float(self) -> bool | None:
@@ -142,6 +136,7 @@ def launch_arguments(
     Raises:
         ArgumentError: their number is not the kernel's, or an integer is out of range.
         ArgumentTypeError: one that its parameter does not take.
+        DTypeError: an array whose elements are not what its pointer points to.
     """
     parameters = _parameters(function)
     if len(parameters) != len(values):
@@ -209,13 +204,33 @@ def _converted(parameter: _Parameter, value: Any) -> _Converted:
         raise parameter.refusal(value, f" of {len(content.content)} bytes")
     if is_array(value):
         if parameter.is_pointer:
-            return array_memory(value, f"arg{parameter.position}")
+            return _pointed(parameter, array_memory(value, f"arg{parameter.position}"))
         raise parameter.refusal(value)
     if isinstance(value, np.generic):
         return _numpy_scalar(parameter, value)
     if isinstance(value, bool | int | float):
         return _number(parameter, value)
     raise parameter.refusal(value)
+
+
+def _pointed(parameter: _Parameter, memory: ArrayMemory) -> ArrayMemory:
+    """An array whose elements may be what its parameter points to.
+
+    Raises:
+        DTypeError: they are not.
+    """
+    taken = taken_instead(parameter.cuda_type, memory.element)
+    if not taken or memory.low == memory.high:
+        return memory
+    convert, view = (".to(torch.{})", ".view(torch.uint8)") if memory.framework == "torch" else (
+        ".astype('{}')", ".view('uint8')",
+    )  # fmt: skip
+    name = memory.name
+    raise DTypeError(
+        f"{parameter.kernel}: argument {parameter.position} is an array of {memory.element}; the parameter is "
+        f"{parameter.cuda_type} and takes {', '.join(taken)}, or bytes: give {name}{convert.format(taken[0])} for the "
+        f"values, or {name}{view} for the bytes as they are"
+    )
 
 
 def _struct(parameter: _Parameter, value: Any) -> StructValue | None:

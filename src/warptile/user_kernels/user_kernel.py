@@ -266,6 +266,7 @@ class KernelLaunch:
 
         Raises:
             ArgumentError, ArgumentTypeError: arguments that the parameters do not take.
+            DTypeError: an array whose elements are not what the parameter, by the kernel's C++ name, points to.
             CompileError: the source does not compile.
             EmulationError: what the emulator cannot run, such as an unknown instruction. What its checks find is in
                 the report.

@@ -140,6 +140,22 @@ def test_memory_outside_a_buffer_is_an_error_with_its_place(capsys):
 
 
 @pytest.mark.usefixtures("folder")
+def test_buffers_have_the_elements_that_the_kernel_name_says(capsys):
+    with open("named.ptx", "w") as file:
+        file.write(AXPY.replace("axpy", "_Z4axpyPKfPffi"))
+    rest = ["--arg", "zeros:f32:50", "--arg", "f32:2", "--arg", "i32:50", "--block", "64"]
+    assert run(["emulate", "named.ptx", "--arg", "random:f64:50", *rest]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "--arg 0 has elements of float64 and parameter 0 is float const*, which takes float32, complex64" in said
+    assert said.endswith("give --arg random:f32:50")
+    np.save("wide.npy", np.zeros(50))
+    assert run(["emulate", "named.ptx", "--arg", "in:wide.npy", *rest]) == 2
+    assert "save x.astype('float32') with numpy.save, or" in " ".join(capsys.readouterr().err.split())
+    assert run(["emulate", "named.ptx", "--arg", "random:u8:200", *rest]) == 0
+    assert run(["emulate", "named.ptx", "--arg", "random:f32:50", *rest]) == 0
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

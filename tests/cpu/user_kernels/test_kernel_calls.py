@@ -10,6 +10,7 @@ import pytest
 
 import warptile as wt
 from warptile.errors import ArgumentError, DataRace, IllegalAddress, MisalignedAccess
+from warptile.user_kernels.pointed_types import elements_taken
 
 SOURCE = r"""
 #include <cuda_bf16.h>
@@ -246,16 +247,64 @@ REFUSED = [
     ("shift", (FLOATS, FLOATS, None), "argument 2 is None; the parameter is long long .* whole number, such as 5$"),
     ("shift", ("x", FLOATS, 1), "argument 0 is str; the parameter is float const.* an array"),
     ("shift", (wt.tensor_map(FLOATS, box=(8,)), FLOATS, 1), "argument 0 is a tensor map"),
+    ("shift", (FLOATS.astype("f8"), FLOATS, 0), "argument 0 is an array of float64; .* is float const. and takes"),
+    ("shift", (FLOATS, FLOATS.astype("i4"), 0), "give arg1.astype.'float32'. .*, or arg1.view.'uint8'. for the bytes"),
     ("line", (FLOATS, 1), "argument 0 is an array of float32; the parameter is Line .24 bytes."),
     ("line", (np.float32(1), 1), "argument 0 is float32"),
     ("line", (wt.struct(x=FLOATS), 1), "argument 0 is a struct of 8 bytes; the parameter is Line .24 bytes."),
     ("plain", (FLOATS, 1, np.float64(1)), "argument 2 is float64 .*; the parameter is .f32"),
     ("plain", (FLOATS, np.float32(1), 1.0), "argument 1 is float32 .*; the parameter is .u32"),
-    ("mine::scale<__half, 1>", (FLOATS, np.float32(1), 1), "which is not numpy.float16"),
+    ("mine::scale<__half, 1>", (FLOATS.astype("f2"), np.float32(1), 1), "which is not numpy.float16"),
     ("mine::scale<float, 1>", (FLOATS, 1e39, 1), "argument 1 is 1e.39; the parameter is float .* does not hold it"),
-    ("mine::scale<__half, 1>", (FLOATS, -70000, 1), "argument 1 is -70000; .* does not hold it"),
+    ("mine::scale<__half, 1>", (FLOATS.astype("f2"), -70000, 1), "argument 1 is -70000; .* does not hold it"),
     ("mine::scale<float, 1>", (FLOATS.astype(">f4"), 1.0, 1), "byte order '>f4'.* arg0.astype.'float32'."),
 ]
+
+
+POINTERS = [
+    ("float", "float32 complex64 uint8 int8", "float64 int32 float16 bool"),
+    ("const double", "float64 complex128 uint8", "float32 int64"),
+    ("int", "int32 uint32 uint8", "int64 float32 int16"),
+    ("unsigned long long", "uint64 int64 uint8", "float64 int32"),
+    ("long", "int64 uint64", "int32"),
+    ("unsigned short", "uint16 int16 float16 bfloat16", "int32 float32"),
+    ("__half", "float16 uint16 int8", "float32 bfloat16"),
+    ("const __nv_bfloat16", "bfloat16 uint16 uint8", "float16 float32"),
+    ("__nv_fp8_e4m3", "float8_e4m3fn uint8", "float8_e5m2 float32"),
+    ("unsigned char", "uint8 int8 bool float8_e5m2", "float32 int32"),
+    ("bool", "bool uint8", "int32"),
+    ("float4", "float32 complex64 uint8", "float64 int32"),
+    ("__half2", "float16 uint16", "float32"),
+    ("double2", "float64 complex128", "float32"),
+    ("int4", "float16 float32 float64 int32", ""),
+    ("char", "float32 float64 bool", ""),
+    ("void", "float32 int64", ""),
+    ("Line", "float32 float64", ""),
+    ("float*", "uint64 int64", "float32"),
+]
+
+
+@pytest.mark.parametrize(("pointed", "taken", "refused"), POINTERS, ids=[name for name, *_ in POINTERS])
+def test_a_pointer_takes_arrays_of_what_it_points_to(pointed, taken, refused):
+    headers = "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n#include <cuda_fp8.h>\nstruct Line { float x; };\n"
+    made = wt.kernel(f"{headers}__global__ void k({pointed}* x) {{}}", "k", backend="emulator", arch="sm_90a")
+    for element in taken.split():
+        made[1, 1](np.zeros(16, element))
+    for element in refused.split():
+        with pytest.raises(wt.DTypeError, match=f"^k: argument 0 is an array of {element}; .*, or bytes: "):
+            made[1, 1](np.zeros(16, element))
+        made[1, 1](np.zeros(16, element).view("uint8"))
+        made[1, 1](np.zeros(0, element))
+    made[1, 1](np.zeros(16, [("a", "f4")]))
+
+
+def test_elements_are_looked_at_behind_pointers_to_rows_and_references_alone():
+    assert elements_taken("float const (*) [16]") == elements_taken("float (&) [4][4]") == ("float32", "complex64")
+    assert elements_taken("float const volatile* const*") == ("uint64", "int64")
+    for other in ("void (*)(float)", "T const*", "std::complex<float>*", "float", "mine::Row<float*>*"):
+        assert elements_taken(other) is None
+    c_name = wt.kernel('extern "C" __global__ void k(float* x) {}', backend="emulator", arch="sm_90a")
+    c_name[1, 1](np.zeros(16))
 
 
 @pytest.mark.parametrize(("name", "values", "said"), REFUSED, ids=[said for *_, said in REFUSED])

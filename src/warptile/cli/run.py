@@ -65,7 +65,7 @@ def command(
     What its kernels do wrong is listed on standard error, with both source lines, as the program goes on. Memory,
     copies, streams, events, symbols and launches are emulated, all work in the order of the calls; a CUDA function that
     is not emulated returns cudaErrorNotSupported and is named. The exit code is the program's, or 1 if that is 0 and
-    the checks have found errors.
+    the checks have found errors, a launch was refused, or a copy was beyond its allocation.
 
     \b
     Examples:
@@ -103,4 +103,10 @@ def _summarize(program: Path, gpu: EmulatedGpu) -> None:
         ]
         show(console, f"{program.name}, emulated as {gpu.options.arch}", columns)
     for name, count in gpu.unknown.items():
-        tell(f"{name}: not emulated, called {count} times")
+        tell(f"{name}: not emulated, called {_times(count)}")
+    for name, count in gpu.refused.items():
+        tell(f"{name}: refused {_times(count)}")
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"

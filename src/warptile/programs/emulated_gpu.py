@@ -92,6 +92,9 @@ class EmulatedGpu:
         last_error: what ``cudaGetLastError`` returns.
         sticky: an error of a kernel, which all later calls return.
         unknown: CUDA functions that the program called and that nothing answers.
+        refused: launches that were not made, by kernel, and calls that would have reached beyond memory, by function:
+            how often. A GPU refuses them too, or the emulator lacks something; in both cases what the program goes on
+            to do is not what was meant to be checked.
     """
 
     def __init__(self, options: ProgramOptions, say: Callable[[str], None]) -> None:
@@ -116,6 +119,7 @@ class EmulatedGpu:
         self.last_error = SUCCESS
         self.sticky = SUCCESS
         self.unknown: dict[str, int] = {}
+        self.refused: dict[str, int] = {}
         self._say = say
         self._names = 0
         self._noted: set[tuple[str, str]] = set()
@@ -123,8 +127,8 @@ class EmulatedGpu:
 
     @property
     def failed(self) -> bool:
-        """Whether kernels did anything that is more than a warning."""
-        return bool(self.sticky) or any(each.fails for each in self.findings.values())
+        """Whether kernels did anything that is more than a warning, or did nothing because a call was refused."""
+        return bool(self.sticky) or bool(self.refused) or any(each.fails for each in self.findings.values())
 
     def handle(self) -> int:
         """A new number that stands for an object."""
@@ -143,6 +147,10 @@ class EmulatedGpu:
         if status and function.startswith("cuda") and function not in NO_STATUS:
             self.last_error = status
         return status
+
+    def refuse(self, what: str) -> None:
+        """Count a launch of a kernel, or a call of a function, that is `refused`."""
+        self.refused[what] = self.refused.get(what, 0) + 1
 
     def note(self, function: str, why: str) -> None:
         """Say why a call returns an error, the first time."""
@@ -206,6 +214,10 @@ class EmulatedGpu:
             raise CallError(INVALID_DEVICE_FUNCTION, f"its PTX has no kernel {instance_name(name)}")
         return replace(file, entry=name)
 
+    def kernel_name(self, function: int) -> str:
+        """What messages call the kernel of a host function."""
+        return instance_name(self.functions[function][1]) if function in self.functions else "an unknown kernel"
+
     def symbol(self, variable: int) -> tuple[int, int]:
         """Device address and size of the variable that a host variable stands for.
 
@@ -237,6 +249,7 @@ class EmulatedGpu:
                 checks=self.options.checks, device=self.memory, collect=True,
             )  # fmt: skip
         except UnsupportedError as error:
+            self.refuse(f"launch of {name}")
             raise CallError(INVALID_CONFIGURATION, f"{name}: {error}") from None
         except EmulationError as error:
             self._say(f"{name}: {type(error).__name__}: {error}")

@@ -157,6 +157,16 @@ def launch(call: Call, kernel: int, options: LaunchOptions, arguments: int) -> N
         CallError: the launch is refused, or an earlier kernel has left an error behind.
     """
     call.gpu.check()
+    try:
+        file, spec = _launch_of(call, kernel, options, arguments)
+    except CallError:
+        call.gpu.refuse(f"launch of {call.gpu.kernel_name(kernel)}")
+        raise
+    call.do(lambda now: _launch(now, file, spec))
+
+
+def _launch_of(call: Call, kernel: int, options: LaunchOptions, arguments: int) -> tuple[KernelFile, LaunchSpec]:
+    """The kernel and the launch; arguments and errors as of `launch`."""
     shared = options.shared
     file = call.gpu.kernel_of(kernel)
     allowed = max(48 << 10, call.gpu.dynamic_shared.get(kernel, 0))
@@ -173,7 +183,7 @@ def launch(call: Call, kernel: int, options: LaunchOptions, arguments: int) -> N
         file.entry, options.grid, options.block, arguments_of(content), cluster=options.cluster,
         dynamic_shared_bytes=shared, co_resident=options.cooperative, cooperative=options.cooperative,
     )  # fmt: skip
-    call.do(lambda now: _launch(now, file, spec))
+    return file, spec
 
 
 def _launch(call: Call, file: KernelFile, spec: LaunchSpec) -> None:

@@ -102,6 +102,7 @@ class Call:
             self.gpu.note(self.function, str(error))
             return self.gpu.returned(error.status, self.function)
         except IllegalAddress as error:
+            self.gpu.refuse(self.function)
             self.gpu.note(self.function, str(error))
             return self.gpu.returned(INVALID_VALUE, self.function)
 

@@ -237,9 +237,11 @@ class _Answers:
         try:
             return call.answer()
         except (OSError, UnsupportedError) as error:
+            self._gpu.refuse(name)
             self._gpu.note(name, f"{error}")
             return self._gpu.returned(1, name)
         except Exception:
+            self._gpu.refuse(name)
             self._gpu.note(name, traceback.format_exc())
             return FAILED
 

@@ -284,8 +284,12 @@ for _ in range(2):
 print(cuda.cudaFuncSetAttribute(c_void_p(host["scale"]), 8, 100_000))
 print(launch("scale", 1, 32, device, c_int(0), shared=100_000))
 """)
-    assert code == 0, err
+    assert code == 1, err
     assert out.split() == ["9", "1", "1", "1", "1", "0", "101", "400", "13", "98", "98", "0", "0"]
+    assert [line for line in err.splitlines() if ": refused " in line] == [
+        "launch of scale: refused 2 times", "cudaMemcpy: refused once", "cudaFree: refused once",
+        "launch of an unknown kernel: refused 2 times",
+    ]  # fmt: skip
     for said in (
         "a CTA has at most 1024 threads", "cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize",
         "cudaMalloc 1 has 256 bytes, and 257 bytes from byte 0 on are wanted", "no allocation begins there",
@@ -293,6 +297,21 @@ print(launch("scale", 1, 32, device, c_int(0), shared=100_000))
         "is no kernel that the program has registered",
     ):  # fmt: skip
         assert err.count(said) == 1
+
+
+@pytest.mark.parametrize(("grid", "captured", "code"), [(1, False, 0), (0, False, 1), (0, True, 1)])
+def test_a_program_that_ignores_refused_launches_does_not_pass(program, grid, captured, code):
+    capture = """
+stream, graph, ready = c_void_p(), c_void_p(), c_void_p()
+ok(cuda.cudaStreamCreate(byref(stream)))
+ok(cuda.cudaStreamBeginCapture(stream, 0))
+LAUNCH
+ok(cuda.cudaStreamEndCapture(stream, byref(graph)))
+ok(cuda.cudaGraphInstantiate(byref(ready), graph, c_uint64(0)))
+cuda.cudaGraphLaunch(ready, stream)
+"""
+    body = f'launch("scale", {grid}, 32, malloc(256), c_int(0))'
+    assert program(capture.replace("LAUNCH", body) if captured else body)[0] == code
 
 
 def test_copies_of_what_nothing_has_written_are_warned_of(program):

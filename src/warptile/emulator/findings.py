@@ -233,10 +233,13 @@ def select_checks(
     groups = {"default": DEFAULT_CHECKS, "all": ALL_CHECKS}
     chosen = frozenset[str]().union(*(groups.get(name, {name}) for name in checks))
     without = frozenset(ignore)
-    for name in sorted((chosen | without) - ALL_CHECKS):
-        if name in CHECKS:
-            raise UnsupportedError(f"checks: {name} is always checked: without it the run would mean nothing")
-        raise UnsupportedError(f"checks: got {name}; there are {', '.join(sorted(ALL_CHECKS))}")
+    for what, names in (("checks", chosen), ("ignore", without)):
+        for name in sorted(names - ALL_CHECKS):
+            if name in CHECKS:
+                raise UnsupportedError(f"{what}: {name} is always checked: without it the run would mean nothing")
+            raise UnsupportedError(
+                f"{what}: got {name!r}; there are {', '.join(sorted(ALL_CHECKS))}, such as {what}=['races']"
+            )
     if model == "common":
         chosen -= MODEL_CHECKS - {"volatile"}
     if volatile == "weak":

@@ -38,7 +38,7 @@ def _cluster(module: PtxModule, spec: LaunchSpec, capability: int) -> Dim3:
     built = (given[0], given[1], given[2])
     cluster = built if spec.cluster == (1, 1, 1) else spec.cluster
     if built not in ((1, 1, 1), cluster):
-        raise UnsupportedError(f"cluster: got {spec.cluster}; {spec.entry} is compiled for clusters of {built}")
+        raise UnsupportedError(f"cluster: got {spec.cluster}; the kernel is compiled for clusters of {built}")
     if cluster == (1, 1, 1):
         return cluster
     if capability < 90:
@@ -86,7 +86,7 @@ def check_residency(spec: LaunchSpec, generation: Arch, shared_bytes: int) -> No
     device, ctas = usual(generation.name), math.prod(spec.grid)
     if ctas > on_each * device.multiprocessors:
         raise UnsupportedError(
-            f"{spec.entry}: a cooperative launch of {ctas} CTAs; all of them must be resident at once, and "
+            f"cooperative: a launch of {ctas} CTAs; all of them must be resident at once, and "
             f"{device.name} holds {on_each} on each of its {device.multiprocessors} SMs; take a grid of at most "
             f"{on_each * device.multiprocessors}"
         )

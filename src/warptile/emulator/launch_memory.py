@@ -89,7 +89,7 @@ def fill_parameters(space: GlobalSpace, parameters: tuple[object, ...], spec: La
     """Lay the arguments out as the driver does: each at its alignment. Returns the address of each parameter."""
     if len(parameters) != len(spec.arguments):
         raise ParameterMismatch(
-            f"{spec.entry} takes {len(parameters)} parameters and the launch gives {len(spec.arguments)}",
+            f"the kernel takes {len(parameters)} parameters and the launch gives {len(spec.arguments)}",
             kernel=spec.entry,
         )
     content = bytearray(space.named(PARAMETERS).size)

@@ -278,7 +278,7 @@ POINTER, X, N = ("d", Pointer("D")), ("x", Scalar("f64", 1.5)), ("n", Scalar("s3
             (MAP, Scalar("f32", 2.0)),
             "parameter 0, _Z1k1Pf_param_0, has 24 bytes in the kernel; the launch gives 128: a tensor map of A",
         ),
-        ((Params((POINTER, X, N)),), "_Z1k1Pf takes 2 parameters and the launch gives 1"),
+        ((Params((POINTER, X, N)),), "the kernel takes 2 parameters and the launch gives 1"),
     ],
 )  # fmt: skip
 def test_another_size_than_the_kernels_names_the_parameter_and_both_sizes(

@@ -122,8 +122,9 @@ def test_volatile_accesses_are_strong_or_weak() -> None:
     [
         ({"model": "x86"}, "ptx or common"),
         ({"volatile": "maybe"}, "strong or weak"),
-        ({"checks": ["race"]}, "got race; there are"),
-        ({"ignore": ["deadlock"]}, "deadlock is always checked"),
+        ({"checks": ["race"]}, r"^checks: got 'race'; there are .*, such as checks=\['races'\]$"),
+        ({"ignore": ["race"]}, r"^ignore: got 'race'; there are .*, such as ignore=\['races'\]$"),
+        ({"ignore": ["deadlock"]}, "^ignore: deadlock is always checked"),
     ],
 )
 def test_options_that_do_not_exist(options: dict[str, object], words: str) -> None:

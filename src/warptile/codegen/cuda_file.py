@@ -20,7 +20,7 @@ from warptile.codegen import headers
 from warptile.codegen.compiler_log import compiler_errors
 from warptile.codegen.host_code import host_declarations, without, without_host_marks
 from warptile.codegen.host_headers import CUB, HOST_HEADERS, IMPLIED, TORCH, TORCH_TYPES, cub_parts
-from warptile.codegen.inputs import includes_of
+from warptile.codegen.inputs import includes_in_any_case, includes_of
 from warptile.codegen.kernel_names import declared_kernels, entries_of, exact_names, named_entry, plain_name
 from warptile.codegen.nvrtc import (
     NAME_MAP,
@@ -252,11 +252,18 @@ class _Program:
         return done
 
     def _empty_header(self, log: str) -> bool:
-        """Leave a header empty that was not found, if that may be."""
+        """Leave a header empty that was not found, if that may be. NVRTC ends at the first one, and a pass over large
+        headers before it takes long, so others that the same file lacks in any case are left empty with it."""
         missing = _MISSING.search(log)
         if missing is None or not self._may_be_empty(missing["includer"], missing["name"]):
             return False
-        self._given[missing["name"]] = TORCH_TYPES if missing["name"].startswith(TORCH) else b""
+        includer = Path(missing["includer"])
+        others = () if _is_cuda(includer) else includes_in_any_case(self._text_of(includer))
+        folders = (includer.parent, *self.folders)
+        for name in (missing["name"], *(name for _, name in others)):
+            found = name != missing["name"] and any((folder / name).is_file() for folder in folders)
+            if not found and self._may_be_empty(str(includer), name):
+                self._given[name] = TORCH_TYPES if name.startswith(TORCH) else b""
         return True
 
     def _leave_out(self, log: str) -> bool:
@@ -304,8 +311,10 @@ class _Program:
             return False
         if _is_cuda(at):
             return "/" not in name
-        text = self.text if at == self.path else at.read_bytes() if at.is_file() else b""
-        return (False, name) in includes_of(text)
+        return (False, name) in includes_of(self._text_of(at))
+
+    def _text_of(self, file: Path) -> bytes:
+        return self.text if file == self.path else file.read_bytes() if file.is_file() else b""
 
     def kernels(self) -> list[str]:
         """Kernels that the file and the headers beside it declare, templates too."""

@@ -31,6 +31,8 @@ Include = tuple[bool, str]
 """Whether an include is quoted, and its name."""
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(["<])([^">\n]+)[">]', re.MULTILINE)
+_DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(\w+)[^\n]*", re.MULTILINE)
+_COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
 
 
 class Stamp(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -90,6 +92,21 @@ class _Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def includes_of(content: bytes) -> tuple[Include, ...]:
     """What a source includes, in its order, whatever the preprocessor's conditions."""
     return tuple((quote == b'"', name.decode()) for quote, name in _INCLUDE.findall(content))
+
+
+def includes_in_any_case(content: bytes) -> tuple[Include, ...]:
+    """What a source includes outside of the preprocessor's conditions, an include guard aside."""
+    directives = list(_DIRECTIVE.finditer(_COMMENT.sub(b"", content)))
+    guarded = len(directives) > 1 and [each[1] for each in directives[:2]] == [b"ifndef", b"define"]
+    depth, found = -int(guarded), list[Include]()
+    for each in directives:
+        if each[1].startswith(b"if"):
+            depth += 1
+        elif each[1] == b"endif":
+            depth -= 1
+        elif each[1] == b"include" and depth <= 0:
+            found += includes_of(each[0])
+    return tuple(found)
 
 
 class Inputs:

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from warptile.codegen.cuda_file import _errors_by_file
+from warptile.codegen import cuda_file
+from warptile.codegen.cuda_file import _errors_by_file, compile_file
 from warptile.codegen.file_names import files_of, renamed, short_names
 from warptile.codegen.host_code import declarations, host_declarations, without
+from warptile.codegen.inputs import includes_in_any_case
 from warptile.codegen.kernel_names import declared_kernels, demangled, entries_of, exact_names, named_entry, plain_name
 from warptile.errors import ArgumentError
 
@@ -152,3 +154,43 @@ def test_errors_after_the_parser_has_lost_its_way_are_not_counted():
     assert _errors_by_file(log[log.index("b.h") :], Path("/p")) == {
         Path("/p/b.h"): {9: "expected a declaration", 12: "no template"}
     }
+
+
+def test_includes_that_no_condition_leaves_out():
+    text = b"""#ifndef GUARD
+#define GUARD
+#include <a>
+/* #include <commented>
+*/
+#if defined(X)
+# include <in_a_condition>
+#else
+#include <in_another>
+#endif
+#ifdef Y
+#include "y.h"
+#endif
+  #  include "b.h"
+#endif
+"""
+    assert includes_in_any_case(text) == ((False, "a"), (True, "b.h"))
+    assert includes_in_any_case(text.replace(b"#define GUARD", b"")) == ()
+    assert includes_in_any_case(b"#include <a>") == ((False, "a"),)
+
+
+def test_all_headers_that_a_file_lacks_are_left_empty_at_once(tmp_path, monkeypatch):
+    passes, run_program = [], cuda_file.run_program
+
+    def counted(*arguments, **options):
+        passes.append(options)
+        return run_program(*arguments, **options)
+
+    monkeypatch.setattr(cuda_file, "run_program", counted)
+    (tmp_path / "own.h").write_text("#pragma once\n#include <deque>\n#include <list>\n")
+    names = ("vector", "string", "map", "chrono", "sys/time.h", "fstream")
+    includes = "".join(f"#include <{name}>\n" for name in names)
+    (tmp_path / "k.cu").write_text(
+        f'{includes}#include "own.h"\n#ifdef _WIN32\n#include <windows.h>\n#endif\n__global__ void k() {{}}\n'
+    )
+    assert compile_file(tmp_path / "k.cu", "sm_90a").left_empty == (*names, "deque", "list")
+    assert len(passes) == 3

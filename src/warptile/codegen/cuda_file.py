@@ -70,6 +70,7 @@ MOST_LOG_LINES = 40
 """Lines of NVRTC's log that a message has."""
 
 CCCL = "python3 -m pip install 'cuda-toolkit[cccl]>=13.0,<14'"
+_CCCL_FOLDERS = ("cub", "cuda", "nv", "thrust")
 PTXAS = "python3 -m pip install 'cuda-toolkit[nvcc]>=13.0,<14'"
 
 _CUDA_HEADERS = ("cuda_runtime_api.h", "nv/target", "cub/cub.cuh", "thrust/device_ptr.h")
@@ -158,7 +159,7 @@ def compile_file(
     flags = [*OPTIONS, *standard, *options, *(TO_CUBIN if machine_code else ())]
     flags += [f"-arch={target}", f"--pre-include={HOST_HEADER}"]
     flags += [f"-I{folder.resolve()}" for folder in include_folders]
-    flags += [f"-I{folder}" for folder in (cuda_folder, cuda_folder / "cccl") if folder.is_dir()]
+    flags += [f"-I{folder}" for folder in (cuda_folder, headers.cccl_folder(nvrtc_release()[0])) if folder is not None]
     content = path.read_bytes() if text is None else text
     program = _Program(path.resolve(), content, flags, ("PTX", "CUBIN") if machine_code else ("PTX",))
     expression = None if entry is None or entry.startswith("_Z") else entry
@@ -387,6 +388,8 @@ def _refusal(path: Path, arch: str, log: str, program: _Program) -> CompileError
         said.append(f"-I FOLDER says where {missing['name']} is")
     else:
         said += left_out_text(program.left_empty, program.left_out, program.left_out_of_headers)
+        of_cccl = [name for name in program.left_empty if name.split("/")[0] in _CCCL_FOLDERS]
+        said += [f"{', '.join(of_cccl)}: of CCCL, which {CCCL} adds"] if of_cccl else []
         said += [f"the first for {program.reasons[0][1]}"] if program.reasons else []
     if _HOST_CODE.search(log):
         said.append("NVRTC compiles device code alone: put #ifndef __CUDACC_RTC__ around code of the host")

@@ -180,6 +180,13 @@ def cuda_include_folder(nvrtc_major: int) -> Path:
     )
 
 
+def cccl_folder(nvrtc_major: int) -> Path | None:
+    """The first folder with the headers of CCCL (CUB, libcu++, Thrust) of CUDA release ``nvrtc_major``: those that
+    CUDA's own headers are taken from need not have them. None where there is none."""
+    found = (each.path / "cccl" for each in candidates() if each.release is not None and each.release[0] == nvrtc_major)
+    return next((folder for folder in found if folder.is_dir()), None)
+
+
 _reached: dict[tuple[tuple[Include, ...], Path, Path], Headers] = {}
 """What includes reach, by their folders; it holds as long as `Headers.is_current`."""
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from warptile.codegen import cuda_file
+from warptile.codegen import cuda_file, headers
 from warptile.codegen.cuda_file import _errors_by_file, compile_file
 from warptile.codegen.file_names import files_of, renamed, short_names
 from warptile.codegen.host_code import declarations, host_declarations, without
@@ -194,3 +194,14 @@ def test_all_headers_that_a_file_lacks_are_left_empty_at_once(tmp_path, monkeypa
     )
     assert compile_file(tmp_path / "k.cu", "sm_90a").left_empty == (*names, "deque", "list")
     assert len(passes) == 3
+
+
+def test_cccl_may_lie_in_another_folder_than_cudas_headers(monkeypatch):
+    def folder(name, release):
+        return headers.IncludeFolder(Path(name), release, ())
+
+    found = [folder("wheel", (13, 0)), folder("old", (12, 9)), folder("toolkit", (13, 1))]
+    monkeypatch.setattr(headers, "candidates", lambda: iter(found))
+    monkeypatch.setattr(Path, "is_dir", lambda path: path.parts[0] in ("old", "toolkit"))
+    assert headers.cccl_folder(13) == Path("toolkit/cccl")
+    assert headers.cccl_folder(14) is None

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from warptile.emulator.async_ops.tensor_boxes import encode
 from warptile.emulator.lanes import POISON_BYTE, Array
 from warptile.emulator.memory.accesses import GLOBAL_BASE
-from warptile.emulator.memory.device_memory import PARAMETER_BYTES, PARAMETERS, DeviceMemory
-from warptile.emulator.memory.spaces import MAPPED, GlobalSpace, room
+from warptile.emulator.memory.device_memory import PARAMETER_BYTES, DeviceMemory
+from warptile.emulator.memory.spaces import MAPPED, PARAMETERS, GlobalSpace, room
 from warptile.emulator.program import used_variables
 from warptile.errors import EmulationError, LayoutError, ParameterMismatch
 from warptile.launch.access import Access, Rows
@@ -121,6 +121,9 @@ def fill_parameters(space: GlobalSpace, parameters: tuple[object, ...], spec: La
         content[top : top + len(raw)] = raw
         top += len(raw)
     space.fill(PARAMETERS, bytes(content), writable=False)
+    # An index before the first operand must not meet what no parameter occupies.
+    space.shadow[start - GLOBAL_BASE + top : start - GLOBAL_BASE + bottom] = 0
+    space.named(PARAMETERS).initialised = False
     return addresses
 
 

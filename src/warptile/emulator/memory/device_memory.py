@@ -16,6 +16,7 @@ from warptile.emulator.memory.spaces import (
     IN_FLIGHT,
     INITIALISED,
     MAPPED,
+    PARAMETERS,
     WRITTEN,
     GlobalBuffer,
     GlobalSpace,
@@ -30,7 +31,6 @@ ROOM_BYTES = 1 << 26
 """Address space of which memory is used only where something is allocated. Until it is used up, no freed memory is
 allocated again."""
 
-PARAMETERS = "kernel parameters"
 PARAMETER_BYTES = 32_764
 """Most bytes of kernel parameters: CUDA C++ Programming Guide, "__global__ Function Parameters" (since CUDA 12.1)."""
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.lanes import POISON_BYTE, Array
+
+PARAMETERS = "kernel parameters"
+"""The allocation that holds the arguments of a launch."""
 
 GUARD_BYTES = 256
 """Every global buffer starts at a multiple of this and is followed by at least as many bytes that belong to nobody."""
@@ -267,5 +270,12 @@ class GlobalSpace(Space):
         if offset < 0:
             return None
         position = bisect_right(self._starts, offset)
-        around = self.allocations[max(position - 1, 0) : position + 1]
+        around = map(self._used, self.allocations[max(position - 1, 0) : position + 1])
         return min(around, key=lambda one: max(one.start - offset, offset - one.start - one.size), default=None)
+
+    def _used(self, one: GlobalBuffer) -> GlobalBuffer:
+        """An allocation with the size that kernels may access: of the parameters, those of the launch."""
+        if one.name != PARAMETERS:
+            return one
+        mapped = np.flatnonzero(self.shadow[one.start : one.start + one.size])
+        return replace(one, size=int(mapped[-1]) + 1 if mapped.size else 0)

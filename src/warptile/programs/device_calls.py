@@ -31,7 +31,7 @@ def get_device(call: Call, where: int) -> None:
 @answers("cudaSetDevice", "cudaInitDevice")
 def set_device(call: Call, device: int) -> None:
     """``cudaSetDevice(int)``."""
-    _check_device(device)
+    check_device(device)
 
 
 @answers(
@@ -57,6 +57,12 @@ def stream_priority_range(call: Call, least: int, greatest: int) -> None:
     call.int32(greatest, -5)
 
 
+@answers("cudaGetDeviceFlags", "cudaChooseDevice", "cudaThreadExchangeStreamCaptureMode")
+def device_flags(call: Call, where: int) -> None:
+    """``cudaGetDeviceFlags(unsigned*)``: none; ``cudaChooseDevice(int*, ...)``: device 0; the capture mode: global."""
+    call.int32(where, 0)
+
+
 @answers("cudaDeviceCanAccessPeer")
 def can_access_peer(call: Call, where: int) -> None:
     """There is no other GPU."""
@@ -72,7 +78,7 @@ def get_version(call: Call, where: int) -> None:
 @answers("cudaDeviceGetPCIBusId", "cuDeviceGetPCIBusId")
 def device_get_pci_bus_id(call: Call, where: int, size: int, device: int) -> None:
     """``cudaDeviceGetPCIBusId(char*, int, int)``: of the device whose numbers ``cudaDeviceProp`` has, which are 0."""
-    _check_device(device)
+    check_device(device)
     if signed(size) <= len(_PCI_BUS_ID):
         raise CallError(INVALID_VALUE, f"{signed(size)} bytes of room; the text takes {len(_PCI_BUS_ID) + 1}")
     call.memory.write(where, _PCI_BUS_ID + b"\0")
@@ -87,7 +93,12 @@ def device_get_by_pci_bus_id(call: Call, where: int, text: int) -> None:
     call.int32(where, 0)
 
 
-def _check_device(device: int) -> None:
+def check_device(device: int) -> None:
+    """There is device 0.
+
+    Raises:
+        CallError: another one.
+    """
     if signed(device):
         raise CallError(_INVALID_DEVICE, f"device {signed(device)}; there is device 0")
 
@@ -203,14 +214,14 @@ class Properties12(ctypes.Structure):
 @answers("cudaGetDeviceProperties")
 def get_device_properties(call: Call, where: int, device: int) -> None:
     """``cudaGetDeviceProperties(cudaDeviceProp*, int)`` of CUDA 13."""
-    _check_device(device)
+    check_device(device)
     call.memory.write(where, bytes(_filled(call, Properties13())))
 
 
 @answers("cudaGetDeviceProperties_v2")
 def get_device_properties_12(call: Call, where: int, device: int) -> None:
     """``cudaGetDeviceProperties`` of CUDA 12; fields behind those that are known stay as they are."""
-    _check_device(device)
+    check_device(device)
     call.memory.write(where, bytes(_filled(call, Properties12())))
 
 
@@ -239,7 +250,7 @@ _ATTRIBUTES = {
 @answers("cudaDeviceGetAttribute", "cuDeviceGetAttribute")
 def device_get_attribute(call: Call, where: int, attribute: int, device: int) -> None:
     """``cudaDeviceGetAttribute(int*, cudaDeviceAttr, int)``."""
-    _check_device(device)
+    check_device(device)
     number, properties = unsigned(attribute), _properties(call)
     value = properties.get(_ATTRIBUTES.get(number, ""), 0)
     if 2 <= number <= 7:

@@ -218,7 +218,7 @@ def func_get_attributes(call: Call, where: int, kernel: int) -> None:
     """``cudaFuncGetAttributes(cudaFuncAttributes*, func)``. Registers are not known without ptxas: 0."""
     file = call.gpu.kernel_of(kernel)
     function = file.function
-    static = sum(each.size_bytes for each in function.variables if each.space == "shared")
+    static = _static_shared(file)
     extents = function.directives.get("reqntid") or function.directives.get("maxntid") or (1024,)
     compiled_for = int(re.sub(r"\D", "", file.module.target))
     call.int64(where, static, 0, 0)
@@ -250,6 +250,15 @@ def occupancy_max_active_blocks(call: Call, where: int, kernel: int, threads: in
     call.int32(where, _ctas_per_sm(call, kernel, signed(threads), shared))
 
 
+@answers("cudaOccupancyAvailableDynamicSMemPerBlock")
+def occupancy_available_shared(call: Call, where: int, kernel: int, ctas: int, threads: int) -> None:
+    """``cudaOccupancyAvailableDynamicSMemPerBlock(size_t*, func, int numBlocks, int blockSize)``."""
+    generation = call.gpu.limits.generation
+    static = _static_shared(call.gpu.kernel_of(kernel))
+    each = generation.shared_bytes_per_sm // max(signed(ctas), 1) - (1024 if generation.capability >= 80 else 0)
+    call.int64(where, max(min(each, generation.shared_bytes_per_block) - static, 0))
+
+
 @answers("cudaOccupancyMaxActiveClusters")
 def occupancy_max_active_clusters(call: Call, where: int, kernel: int, config: int) -> None:
     """``cudaOccupancyMaxActiveClusters(int*, func, const cudaLaunchConfig_t*)``."""
@@ -261,7 +270,7 @@ def occupancy_max_active_clusters(call: Call, where: int, kernel: int, config: i
 
 def _ctas_per_sm(call: Call, kernel: int, threads: int, shared: int) -> int:
     file, generation = call.gpu.kernel_of(kernel), call.gpu.limits.generation
-    static = sum(each.size_bytes for each in file.function.variables if each.space == "shared")
+    static = _static_shared(file)
     used = static + shared + (1024 if generation.capability >= 80 else 0)
     if threads < 1 or static + shared > generation.shared_bytes_per_block:
         return 0
@@ -269,3 +278,8 @@ def _ctas_per_sm(call: Call, kernel: int, threads: int, shared: int) -> int:
         generation.max_blocks_per_sm, generation.max_warps_per_sm // -(-threads // 32),
         generation.shared_bytes_per_sm // max(used, 1),
     )  # fmt: skip
+
+
+def _static_shared(file: KernelFile) -> int:
+    """Bytes of a kernel's own shared variables."""
+    return sum(each.size_bytes for each in file.function.variables if each.space == "shared")

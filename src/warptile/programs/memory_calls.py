@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warptile.emulator.memory.accesses import GLOBAL_BASE
+from warptile.programs.device_calls import check_device
 from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, answers, signed, unsigned
 
 _HOST_TO_HOST, _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE, _DEFAULT = range(5)
@@ -219,6 +220,20 @@ def memcpy(call: Call, target: int, source: int, size: int, kind: int) -> None:
 def memcpy_async(call: Call, target: int, source: int, size: int, kind: int) -> None:
     """``cudaMemcpyAsync(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t)``."""
     call.do(lambda now: copy(now, target, source, size, unsigned(kind)))
+
+
+@answers("cudaMemcpyPeer")
+def memcpy_peer(call: Call, target: int, target_device: int, source: int, source_device: int, size: int) -> None:
+    """``cudaMemcpyPeer(void*, int, const void*, int, size_t)``: there is one GPU."""
+    check_device(target_device)
+    check_device(source_device)
+    copy(call, target, source, size, _DEVICE_TO_DEVICE)
+
+
+@answers("cudaMemcpyPeerAsync")
+def memcpy_peer_async(call: Call, target: int, target_device: int, source: int, source_device: int, size: int) -> None:
+    """``cudaMemcpyPeerAsync(void*, int, const void*, int, size_t, cudaStream_t)``."""
+    call.do(lambda now: memcpy_peer(now, target, target_device, source, source_device, size))
 
 
 @answers("cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2")

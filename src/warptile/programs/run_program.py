@@ -26,6 +26,7 @@ from warptile.programs import (
     memory_calls,
     pool_calls,
     stream_calls,
+    volume_calls,
 )
 from warptile.programs.elf_file import ElfFile
 from warptile.programs.emulated_gpu import EmulatedGpu, ProgramOptions
@@ -37,6 +38,7 @@ from warptile.programs.trampolines import CALL, FAILED, FRAME, REPLY, RETURN, SY
 
 HANDLERS = (
     device_calls, driver_calls, driver_modules, graph_calls, launch_calls, memory_calls, pool_calls, stream_calls,
+    volume_calls,
 )  # fmt: skip
 """Modules whose functions answer calls."""
 

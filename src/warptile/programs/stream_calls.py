@@ -41,6 +41,12 @@ def stream_get_priority(call: Call, stream: int, where: int) -> None:
     call.int32(where, 0)
 
 
+@answers("cudaStreamGetId", "cuStreamGetId")
+def stream_get_id(call: Call, stream: int, where: int) -> None:
+    """``cudaStreamGetId(cudaStream_t, unsigned long long*)``."""
+    call.int64(where, stream)
+
+
 @answers("cudaLaunchHostFunc")
 def launch_host_function(call: Call, stream: int, function: int, argument: int) -> None:
     """``cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t, void*)``."""

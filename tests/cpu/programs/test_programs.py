@@ -328,6 +328,44 @@ ok(cuda.cudaMemcpy(back, device, c_size_t(100), 2))
     assert err.count("never written") == 1
 
 
+def test_memory_of_three_dimensions_and_between_devices(program):
+    code, out, err = program("""
+class Pitched(ctypes.Structure):
+    _fields_ = [("address", c_void_p), ("pitch", c_size_t), ("width", c_size_t), ("height", c_size_t)]
+class Extent(ctypes.Structure):
+    _fields_ = [("width", c_size_t), ("height", c_size_t), ("depth", c_size_t)]
+class Copy(ctypes.Structure):
+    _fields_ = [
+        ("from_array", c_void_p), ("from_position", Extent), ("source", Pitched),
+        ("to_array", c_void_p), ("to_position", Extent), ("target", Pitched), ("extent", Extent), ("kind", c_int),
+    ]
+device = Pitched()
+ok(cuda.cudaMalloc3D(byref(device), Extent(40, 3, 2)))
+print(device.pitch, device.width, device.height)
+ok(cuda.cudaMemset3D(device, 7, Extent(40, 3, 2)))
+numbers = (ctypes.c_ubyte * 240)(*range(240))
+packed = Pitched(ctypes.addressof(numbers), 40, 40, 3)
+ok(cuda.cudaMemcpy3D(byref(Copy(None, Extent(0, 1, 1), packed, None, Extent(8, 2, 0), device, Extent(5, 1, 1), 1))))
+back = (ctypes.c_ubyte * 240)()
+unpacked = Pitched(ctypes.addressof(back), 40, 40, 3)
+whole = Copy(None, Extent(0, 0, 0), device, None, Extent(0, 0, 0), unpacked, Extent(40, 3, 2), 2)
+ok(cuda.cudaMemcpy3DAsync(byref(whole), None))
+assert list(back) == [7] * 88 + [160, 161, 162, 163, 164] + [7] * 147
+whole.to_array = 5
+print(cuda.cudaMemcpy3D(byref(whole)))
+ok(cuda.cudaMemcpyPeer(c_void_p(device.address), 0, c_void_p(device.address + 1024), 0, c_size_t(16)))
+ok(cuda.cudaMemcpy(back, c_void_p(device.address), c_size_t(16), 2))
+assert list(back)[:16] == [7] * 8 + [160, 161, 162, 163, 164] + [7] * 3
+print(cuda.cudaMemcpyPeer(c_void_p(device.address), 1, c_void_p(device.address), 0, c_size_t(16)))
+room = c_size_t()
+ok(cuda.cudaOccupancyAvailableDynamicSMemPerBlock(byref(room), c_void_p(ctypes.addressof(hosts)), 2, 128))
+print(room.value)
+""")
+    assert code == 0, err
+    assert out.split() == ["512", "40", "3", "801", "101", str(233472 // 2 - 1024)]
+    assert "copies from and to arrays (cudaArray_t) are not emulated" in err
+
+
 def test_devices_occupancy_and_unknown_functions(program):
     code, out, err = program(
         """

@@ -14,6 +14,9 @@ _ERROR = re.compile(
 )
 """A message, and below it the line, indented by two blanks, and a mark below a character of that. Tabs stay tabs."""
 
+_NO_SCOPE = 'name followed by "::" must be a class or namespace name'
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
 
 @dataclass(frozen=True)
 class CompilerMessage:
@@ -26,6 +29,7 @@ class CompilerMessage:
         text: of the message.
         source: the line, without the blanks around it; nothing where the log does not show it.
         of_name: it is of the name of a kernel that was asked for, which stands in no file.
+        no_scope: the name before ``::`` that is no class and no namespace; nothing in other messages.
     """
 
     file: str
@@ -34,6 +38,7 @@ class CompilerMessage:
     text: str
     source: str
     of_name: bool
+    no_scope: str = ""
 
 
 def compiler_errors(log: str) -> list[CompilerMessage]:
@@ -42,6 +47,7 @@ def compiler_errors(log: str) -> list[CompilerMessage]:
         CompilerMessage(
             found["file"], int(found["line"]), _column(found["source"], found["before"]), found["text"].strip(),
             (found["source"] or "").strip(), found["file"].startswith(NAME_MAP),
+            _name_at(found["source"], _column(found["source"], found["before"])) if _NO_SCOPE in found["text"] else "",
         )
         for found in _ERROR.finditer(log)
     ]  # fmt: skip
@@ -52,3 +58,8 @@ def _column(source: str | None, before: str | None) -> int:
     if source is None or before is None:
         return 0
     return len(source.encode()[: max(len(before) - 2, 0)].decode(errors="ignore")) + 1
+
+
+def _name_at(source: str | None, column: int) -> str:
+    found = _NAME.match(source or "", column - 1) if column else None
+    return found[0] if found else ""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from warptile.codegen import headers
 from warptile.codegen.compiler_log import compiler_errors
-from warptile.codegen.host_code import host_declarations, without, without_host_marks
+from warptile.codegen.host_code import host_declarations, lines_with_scopes, without, without_host_marks
 from warptile.codegen.host_headers import CUB, HOST_HEADERS, IMPLIED, TORCH, TORCH_TYPES, cub_parts
 from warptile.codegen.inputs import includes_in_any_case, includes_of
 from warptile.codegen.kernel_names import declared_kernels, entries_of, exact_names, named_entry, plain_name
@@ -270,13 +270,16 @@ class _Program:
     def _leave_out(self, log: str) -> bool:
         """Leave out host code in which there are errors, if there is some."""
         some = False
+        scopes = {each.no_scope: each.text for each in compiler_errors(log) if each.no_scope}
         for path, errors in _errors_by_file(log, self.path.parent).items():
             header = self.headers.get(path)
             if path != self.path and header is None:
                 continue
             text = (self.text if header is None else header.text).decode(errors="surrogateescape")
-            found = host_declarations(text, errors)
             marked = [line for line, error in errors.items() if _FOR_HOST in error]
+            # The parser loses its way at each of them, so that else each took a pass.
+            errors = lines_with_scopes(text, scopes) | errors
+            found = host_declarations(text, errors)
             changed = without(without_host_marks(text, marked), found)
             if changed == text:
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 _TOKEN = re.compile(
@@ -81,6 +81,16 @@ def host_declarations(text: str, lines: Iterable[int]) -> list[Declaration]:
         for each in declarations(text)
         if not each.of_device and not wanted.isdisjoint(range(each.first_line, each.last_line + 1))
     ]
+
+
+def lines_with_scopes(text: str, scopes: Mapping[str, str]) -> dict[int, str]:
+    """The lines of a text, comments aside, in which a name of ``scopes`` stands before ``::``, each with its value."""
+    if not scopes:
+        return {}
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, scopes))})\s*::")
+    numbered = enumerate((line.partition("//")[0] for line in text.split("\n")), 1)
+    found = ((number, pattern.search(line)) for number, line in numbered)
+    return {number: scopes[match[1]] for number, match in found if match is not None}
 
 
 def without(text: str, left_out: Iterable[Declaration]) -> str:

@@ -178,14 +178,20 @@ def test_includes_that_no_condition_leaves_out():
     assert includes_in_any_case(b"#include <a>") == ((False, "a"),)
 
 
-def test_all_headers_that_a_file_lacks_are_left_empty_at_once(tmp_path, monkeypatch):
-    passes, run_program = [], cuda_file.run_program
+@pytest.fixture
+def passes(monkeypatch):
+    """A list that grows with each pass of the compiler."""
+    made, run_program = [], cuda_file.run_program
 
     def counted(*arguments, **options):
-        passes.append(options)
+        made.append(options)
         return run_program(*arguments, **options)
 
     monkeypatch.setattr(cuda_file, "run_program", counted)
+    return made
+
+
+def test_all_headers_that_a_file_lacks_are_left_empty_at_once(tmp_path, passes):
     (tmp_path / "own.h").write_text("#pragma once\n#include <deque>\n#include <list>\n")
     names = ("vector", "string", "map", "chrono", "sys/time.h", "fstream")
     includes = "".join(f"#include <{name}>\n" for name in names)
@@ -205,3 +211,14 @@ def test_cccl_may_lie_in_another_folder_than_cudas_headers(monkeypatch):
     monkeypatch.setattr(Path, "is_dir", lambda path: path.parts[0] in ("old", "toolkit"))
     assert headers.cccl_folder(13) == Path("toolkit/cccl")
     assert headers.cccl_folder(14) is None
+
+
+def test_host_functions_of_a_namespace_that_is_nowhere_are_left_out_together(tmp_path, passes):
+    lines = ["#include <vector>"]
+    for number in range(6):
+        lines.append(f"lib::Tensor launch{number}(lib::Tensor x) {{ return lib::go(x); }}")
+    lines.append("int twice(int x) { return 2 * x; }  // as lib::twice")
+    lines.append("__global__ void k(int* x) { x[0] = twice(x[0]); }")
+    (tmp_path / "k.cu").write_text("\n".join(lines))
+    assert compile_file(tmp_path / "k.cu", "sm_90a").left_out == tuple((line, line) for line in range(2, 8))
+    assert len(passes) == 3

@@ -98,5 +98,5 @@ def test_the_context_without_pytest():
             wt.kernel(source)[1, 64](x)
     assert [(each.arch, each.ok) for each in launches.reports] == [("sm_80", True), ("sm_80", False)]
     assert not wt.kernel(source, backend="emulator")[1, 64](x).ok
-    with pytest.raises(wt.UnsupportedError, match="got rces"), wt.emulated(checks=["rces"]):
+    with pytest.raises(wt.UnsupportedError, match="got 'rces'"), wt.emulated(checks=["rces"]):
         pass

@@ -117,7 +117,7 @@ def test_findings_name_the_arguments_of_triton():
         (compiled(), (*arrays(), 100, 2.5), {"grid": (0,)}, r"got grid \(0,\)"),
         (compiled(metadata={"name": "axpy"}), (1, 2, 3, 4), {"grid": 1}, "num_warps, shared missing"),
         (types.SimpleNamespace(asm={}, metadata=METADATA), (), {"grid": 1}, "the kernel has no PTX"),
-        (compiled(), (5, 5, 5, 5.0), {"grid": 1, "checks": "rces"}, "got rces; there are"),
+        (compiled(), (5, 5, 5, 5.0), {"grid": 1, "checks": "rces"}, "got 'rces'; there are"),
     ],
 )
 def test_what_is_no_launch_of_a_triton_kernel(launch, values, options, said):

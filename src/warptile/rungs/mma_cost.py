@@ -33,8 +33,8 @@ FIRST_CLOCKS, FIRST_COPY, LAST_COPY, LAST_STORE = 17.0, 4.60, 23.3, 0.976
 and of one that reaches past K; and for each element that a warp stores."""
 
 EMPTY, REST, REST_CLOCKS = 2.45, 1.44, 638.0
-"""How often the clocks of a warp's multiply-adds an SM waits more, for each K tile: EMPTY where it holds one CTA only, of
-many that it could hold, in proportion; REST for CTAs that are left after rounds of as many as it holds. Those take
+"""Multiples of the clocks of a warp's multiply-adds for which an SM waits, for each K tile: EMPTY in proportion to the
+CTAs that it could hold and has not, REST for those that are left after rounds of as many as it holds, which take
 REST_CLOCKS in any case."""
 
 BYTES_PER_S, LAUNCH_US = 10.8e12, 1.92

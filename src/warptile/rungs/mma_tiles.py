@@ -243,8 +243,8 @@ def copies_reason(problem: Problem, config: Config, resources: MmaResources) -> 
     if copies <= MOST_NARROW_COPIES:
         return None
     return (
-        f"BM, BN, BK are {config['BM']}, {config['BN']}, {config['BK']}: a thread copies {copies} elements of a stage one "
-        f"by one, as operands are aligned to 8 bytes; registers suffice for {MOST_NARROW_COPIES}"
+        f"BM, BN, BK are {config['BM']}, {config['BN']}, {config['BK']}: a thread copies {copies} elements of a stage "
+        f"one by one, as operands are aligned to 8 bytes; registers suffice for {MOST_NARROW_COPIES}"
     )
 
 

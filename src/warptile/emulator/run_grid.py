@@ -284,7 +284,7 @@ def _prepare(
     used = layout.shared_bytes - reserved
     if used > generation.shared_bytes_per_block:
         raise UnsupportedError(
-            f"{spec.entry} uses {used} bytes of shared memory; {arch} gives a CTA {generation.shared_bytes_per_block}"
+            f"the kernel uses {used} bytes of shared memory; {arch} gives a CTA {generation.shared_bytes_per_block}"
         )
     if spec.cooperative:
         check_residency(spec, generation, layout.shared_bytes)

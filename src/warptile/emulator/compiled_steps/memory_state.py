@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warptile.emulator.checks.access_history import LONGEST
+from warptile.emulator.checks.access_history import LONGEST, AccessHistory
 from warptile.emulator.compiled_steps.loop_builder import address_of
 from warptile.emulator.lanes import WARP
 
@@ -52,6 +52,7 @@ class MemoryState:
             np.zeros(2 * (lanes // WARP + 1), dtype=np.int64),
         )  # fmt: skip
         self._held: list[Any] = []
+        self._histories: NDArray[np.int64] = np.zeros((1, HISTORY_WORDS), dtype=np.int64)
         self._seen: tuple[int, ...] = ()
         words = self.words
         for first, each, size, stride in (
@@ -92,10 +93,8 @@ class MemoryState:
             for row, name in zip(histories, [*(each.name for each in space.allocations), "shared"], strict=True):
                 history = races.history_of(name)
                 if history is not None:
-                    row[0] = address_of(history.shifts)
-                    row[1:] = [address_of(table) if len(table) else 0 for table in history.tables]
-                    held.append((history.shifts, history.tables))
-        self._held = held  # words hold addresses of these
+                    held.append(_write_history(row, history))
+        self._held, self._histories = held, histories  # words hold addresses of these
         self._seen = self._version()
 
     def make_missing(self) -> bool:
@@ -105,9 +104,13 @@ class MemoryState:
             return False
         self.words[MISSING] = 0
         from_end = (missing - int(self.words[SHARED_HISTORY])) // (8 * HISTORY_WORDS)
-        allocations = self._machine.memory.global_space.allocations
-        races.expect(allocations[from_end].name if from_end else "shared", int(self.words[MISSING_SHIFT]))
-        self.refresh()
+        name = self._machine.memory.global_space.allocations[from_end].name if from_end else "shared"
+        races.expect(name, int(self.words[MISSING_SHIFT]))
+        history = races.history_of(name)
+        if history is None or not self.up_to_date():
+            self.refresh()
+        else:
+            self._held.append(_write_history(self._histories[from_end - 1], history))
         return True
 
     def _version(self) -> tuple[int, ...]:
@@ -121,3 +124,10 @@ class MemoryState:
     def up_to_date(self) -> bool:
         """Whether buffers and tables of knowledge are still those of the last `refresh`."""
         return self._version() == self._seen
+
+
+def _write_history(row: NDArray[np.int64], history: AccessHistory) -> Any:
+    """Put the addresses of a history's arrays into its words; gives the arrays, which must be held."""
+    row[0] = address_of(history.shifts)
+    row[1:] = [address_of(table) if len(table) else 0 for table in history.tables]
+    return history.shifts, list(history.tables)

@@ -65,8 +65,8 @@ __device__ __forceinline__ Vector<ACC_ELEMENT, WIDTH> read_vector(const ACC_ELEM
 // Whether a warp's doubles go from registers to D without a patch, element by element: of a small tile, which takes no
 // longer to store than one access takes, where the four lanes of a row write whole sectors or D is unaligned anyway.
 template <int WIDTH, typename OPERATION, typename TILE>
-inline constexpr bool STORES_REGISTERS = OPERATION::DOUBLE && TILE::WM * TILE::WN <= 256 &&
-                                         (OPERATION::B_COLUMN_MAJOR || WIDTH == 1);
+inline constexpr bool STORES_REGISTERS =
+    OPERATION::DOUBLE && TILE::WM * TILE::WN <= 256 && (OPERATION::B_COLUMN_MAJOR || WIDTH == 1);
 
 template <typename OPERATION, typename TILE>
 __device__ __forceinline__ void store_registers(const MmaAccumulators<OPERATION, TILE>& accumulators,

@@ -9,11 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from warptile.api import MatmulPlan, matmul, plan
+    from warptile.api import matmul, plan
     from warptile.arrays.quantized_checkpoints import quantized_from_checkpoint
     from warptile.arrays.quantized_weights import QuantizedWeights, quantize
     from warptile.arrays.sparse import SparseMatrix, sparsify
     from warptile.arrays.split_matrix import SplitMatrix, split
+    from warptile.calls.matmul_plan import MatmulPlan
     from warptile.epilogue.expressions import (
         abs,
         absolute,
@@ -132,7 +133,7 @@ _HOME |= dict.fromkeys(
     ),
     "warptile.epilogue.expressions",
 )  # fmt: skip
-_HOME |= dict.fromkeys(("MatmulPlan", "matmul", "plan"), "warptile.api")
+_HOME |= {"MatmulPlan": "warptile.calls.matmul_plan", "matmul": "warptile.api", "plan": "warptile.api"}
 _HOME |= dict.fromkeys(("SparseMatrix", "sparsify"), "warptile.arrays.sparse") | {"linear": "warptile.linear_call"}
 _HOME |= {"matmul_grouped": "warptile.grouped_call"}
 _HOME |= dict.fromkeys(("WarmKernel", "WarmReport"), "warptile.runtime.compile_ahead") | {"warm": "warptile.warming"}

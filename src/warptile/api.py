@@ -4,37 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from warptile.arrays import array_view
-from warptile.arrays.array_view import ArrayView, is_tracer
-from warptile.arrays.batches import batched, launch_indices
-from warptile.arrays.epilogue_operands import EpilogueOperands, check_names
+from warptile.arrays.array_view import is_tracer
+from warptile.arrays.epilogue_operands import check_names
 from warptile.arrays.jax_arrays import gpu_views
 from warptile.arrays.mixtures import refuse_beside_tracers
-from warptile.arrays.operands import Product, arrange
-from warptile.arrays.options import (
-    beta_of,
-    flag,
-    number,
-    refuse_unknown,
-    scale_factor,
-    tunables,
-    whole_number,
-)
-from warptile.arrays.packed_operands import stored
-from warptile.arrays.reductions import reduced
-from warptile.epilogue.epilogue_program import Program
-from warptile.epilogue.fused_epilogue import Fused, Layout, Partials
-from warptile.epilogue.identity import identity
-from warptile.epilogue.tracing import trace
-from warptile.errors import ArgumentTypeError, EpilogueError, LayoutError, ShapeError, UnsupportedError
-from warptile.gated_call import GatedPlan, gated_epilogue, gated_plan, gated_product, remembered_gate
-from warptile.packed_call import (
+from warptile.arrays.options import beta_of, refuse_unknown
+from warptile.calls.binding import bind, bind_fused
+from warptile.calls.call_options import CallOptions, said_of
+from warptile.calls.chosen_kernel import chosen_kernel
+from warptile.calls.gated_call import gated_epilogue, gated_plan, gated_product, remembered_gate
+from warptile.calls.matmul_plan import GemmPlan, MatmulPlan
+from warptile.calls.packed_call import (
     NOTHING_BESIDE,
     PACKED,
     PACKED_LEFT,
@@ -43,21 +27,14 @@ from warptile.packed_call import (
     refuse_gradients,
     stored_as,
 )
-from warptile.planning.addend import Addend, Nothing
-from warptile.planning.plan import Plan, illegal, is_faster_apart, takes_column_major_a
-from warptile.problem import Operand, Problem
-from warptile.rungs import rung as rung_named
-from warptile.rungs.kernel_spec import scale_value
+from warptile.calls.running import run
+from warptile.calls.scaled_call import ScaledPlan, is_array, known_epilogue, read_on_host, scaled_call, stated
+from warptile.epilogue.identity import identity
+from warptile.epilogue.tracing import trace
+from warptile.errors import UnsupportedError
+from warptile.planning.plan import Plan
 from warptile.runtime import execute
-from warptile.runtime.execute import Backend, GpuBackend, choose_backend, find_planned, planned, serving
-from warptile.scaled_call import (
-    ScaledPlan,
-    is_array,
-    known_epilogue,
-    read_on_host,
-    scaled_call,
-    stated,
-)
+from warptile.runtime.execute import GpuBackend, serving
 from warptile.torch_route import (
     SAID,
     fused_in_torch,
@@ -65,32 +42,14 @@ from warptile.torch_route import (
     shown_to_dynamo,
     torch_sees,
     traced_matmul,
-    traced_plan,
 )
 
 if TYPE_CHECKING:
     from warptile.runtime.call_cache import CallCache
-    from warptile.runtime.online_tuning import OnlineTuning
 
 
-OPTIONS = (
-    "alpha", "beta", "out_dtype", "accumulate", "precision", "epilogue", "scale_a", "scale_b", "rung", "config",
-    "max_sms", "backend", "batch_invariant",
-)  # fmt: skip
-"""Keywords of `matmul` that are no arrays, in the order of the tuple that its calls are found by."""
-
-
-_UNSAID = {"alpha": 1, "batch_invariant": False}
-
-
-def options_of(**given: Any) -> tuple[Any, ...]:
-    """The tuple that a call of `matmul` with these keywords is found by; what is not given is as by default."""
-    return tuple(given.get(name, _UNSAID.get(name)) for name in OPTIONS)
-
-
-def said_of(**given: Any) -> tuple[Any, ...]:
-    """The same of a call with an epilogue, which is found by its identity and operands too."""
-    return tuple(given.get(name, _UNSAID.get(name)) for name in SAID)
+_calls: dict[type, CallCache] = {}
+"""Calls of `matmul` that are bound, by the type of ``a``."""
 
 
 def bound_calls(kind: type) -> CallCache | None:
@@ -354,12 +313,12 @@ def _fused(
             )
         return fused_in_torch(a, b, c, options, epilogue, operands)
     program = trace(epilogue, operands)
-    call = _Call.checked(a, c, *said)
+    call = CallOptions.checked(a, c, *said)
     product = call.arranged(a, b, c, out, program=program, operands=operands)
-    chosen, _ = _planned(product, call)
+    chosen, _ = chosen_kernel(product, call)
     if known is not None:
-        _learned_fused(_calls, memory.arrays, found_by, product, chosen, call)
-    return _run(chosen, product, call)
+        bind_fused(_calls, memory.arrays, found_by, product, chosen, call)
+    return run(chosen, product, call)
 
 
 def _repeated_packed(memory: Stored, options: tuple[Any, ...]) -> Any:
@@ -387,16 +346,16 @@ def _matmul(
         arrays: A, B, C and ``out`` as they are in memory.
         read: A, B and C as given, or views of them in GPU memory.
         options: what a bound call is found by.
-        said: the arguments of `_Call.checked` behind the arrays.
+        said: the arguments of `CallOptions.checked` behind the arrays.
         beside: further operands in memory.
         through_host: arrays of JAX may be copied to the host and back. Without, where they would have to be, the result
             is None.
     """
     a, b, c = read
     out = arrays[3]
-    call = _Call.checked(a, c, *said)
+    call = CallOptions.checked(a, c, *said)
     product = call.arranged(a, b, c, out, copy=through_host)
-    chosen, _ = _planned(product, call)
+    chosen, _ = chosen_kernel(product, call)
     until, tuning, found = None, None, None
     if isinstance(chosen, Plan) and isinstance(call.backend, GpuBackend) and call.rung is None:
         from warptile.runtime.online_tuning import tuning_of  # not before there is a GPU
@@ -406,10 +365,10 @@ def _matmul(
     try:
         if beside:
             if until is None:
-                _learned_fused(_calls, arrays, (options, None, beside), product, chosen, call)
+                bind_fused(_calls, arrays, (options, None, beside), product, chosen, call)
         else:
-            found = _learned(_calls, arrays, options, product, chosen, call, until=until, tuning=tuning)
-        return _run(chosen, product, call) if found is None and through_host else found
+            found = bind(_calls, arrays, options, product, chosen, call, until=until, tuning=tuning)
+        return run(chosen, product, call) if found is None and through_host else found
     finally:
         if until is not None:
             execute.KERNELS.begin()
@@ -440,7 +399,7 @@ def plan(
     backend: str | None = None,
     batch_invariant: bool = False,
     **epilogue_tensors: Any,
-) -> MatmulPlan | GatedPlan | ScaledPlan:
+) -> MatmulPlan:
     """How `matmul` would multiply these arrays, as a plan that explains itself and can be called again and again.
 
     Nothing is computed, copied or allocated: of ``a``, ``b``, ``c`` and ``out`` only types, layouts and addresses are
@@ -481,13 +440,13 @@ def plan(
     on_gpu = gpu_views(a, b, c, backend) if out is None and program is None else None
     if on_gpu is not None:
         a, b, c = on_gpu
-    call = _Call.checked(
+    call = CallOptions.checked(
         a, c, alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend,
         batch_invariant,
     )  # fmt: skip
     product = call.arranged(a, b, c, out, copy=False, program=program, operands=epilogue_tensors)
-    chosen, apart = _planned(product, call)
-    return MatmulPlan(chosen, product.batch, product.copies, call, apart, program)
+    chosen, apart = chosen_kernel(product, call)
+    return GemmPlan(chosen, product.batch, product.copies, call, apart, program)
 
 
 @lru_cache
@@ -495,408 +454,3 @@ def _keywords(function: Callable[..., Any]) -> tuple[str, ...]:
     """Names that a function's arguments can be given by."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return tuple(name for name, each in inspect.signature(function).parameters.items() if each.kind in kinds)
-
-
-@dataclass(frozen=True)
-class _Call:
-    """What a caller says beside the arrays, checked.
-
-    Attributes:
-        alpha: factor of the product, with the scales of float8 operands in it.
-        beta: factor of C.
-        beta_given: it was given; else it follows from whether there is a C.
-        out_dtype, accumulate, precision, rung, max_sms, batch_invariant: as given.
-        config: names and whole numbers, or None.
-        backend: where it runs.
-    """
-
-    alpha: float
-    beta: float
-    beta_given: bool
-    out_dtype: Any
-    accumulate: Any
-    precision: str | None
-    rung: str | None
-    config: dict[str, int] | None
-    max_sms: int | None
-    backend: Backend
-    batch_invariant: bool
-
-    @staticmethod
-    def checked(
-        a: Any, c: Any, alpha: Any, beta: Any, scale_a: Any, scale_b: Any, out_dtype: Any, accumulate: Any,
-        precision: Any, rung: Any, config: Any, max_sms: Any, backend: Any, batch_invariant: Any,
-    ) -> _Call:  # fmt: skip
-        """The arguments of `matmul`, each in one form. What depends on other operands is checked by `arrange`."""
-        left = stored(a)
-        scale = scale_factor(scale_a, "scale_a", left) * scale_factor(scale_b, "scale_b", left)
-        if rung is not None:
-            rung_named(rung)
-        return _Call(
-            number(alpha, "alpha") * scale, beta_of(beta, c), beta is not None, out_dtype, accumulate, precision, rung,
-            tunables(config, rung), whole_number(max_sms, "max_sms"), choose_backend(backend, left),
-            flag(batch_invariant, "batch_invariant"),
-        )  # fmt: skip
-
-    def arranged(
-        self, a: Any, b: Any, c: Any, out: Any, *, copy: bool = True, program: Program | None = None,
-        operands: Mapping[str, Any] | None = None,
-    ) -> Product:  # fmt: skip
-        """The operands in layouts that the rung takes, or the one that the plan will choose."""
-        product = arrange(
-            a, b, c, out, alpha=self.alpha, beta=self.beta, out_dtype=self.out_dtype, accumulate=self.accumulate,
-            precision=self.precision, copy=copy, program=program, operands=operands,
-        )  # fmt: skip
-        if self.batch_invariant:
-            product = replace(product, problem=replace(product.problem, batch_invariant=True))
-        problem = product.problem
-        if problem.a.major == "row" or takes_column_major_a(problem, self.rung, self.backend.device):
-            return product
-        return product.with_row_major_a(copy=copy)
-
-
-@dataclass(frozen=True, eq=False)
-class MatmulPlan:
-    """A chosen kernel for arrays of one shape, type and layout. A plan equals no other one.
-
-    Attributes:
-        plan: problem, rung, configuration, prediction and what was rejected. An `Addend` where nothing is multiplied
-            (K or alpha is 0), `Nothing` where the result has no element.
-        batch: leading axes of the result.
-        copies: what has to be copied before a launch, and why.
-        call: factors, types and backend.
-        apart: why one launch does not take the whole batch; None where it does.
-        program: the epilogue, or None.
-        calls: what calls of the plan have bound, by the type of ``a``.
-    """
-
-    plan: Plan | Addend | Nothing
-    batch: tuple[int, ...]
-    copies: tuple[str, ...]
-    call: _Call
-    apart: str | None = None
-    program: Program | None = None
-    calls: dict[type, CallCache] = field(default_factory=dict, compare=False, repr=False)
-
-    @property
-    def backend(self) -> Backend:
-        """Where it runs."""
-        return self.call.backend
-
-    @property
-    def alpha(self) -> float:
-        """Factor of the product, with the scales of float8 operands in it."""
-        return self.call.alpha
-
-    @property
-    def beta(self) -> float:
-        """Factor of C."""
-        return self.call.beta
-
-    def explain(self) -> str:
-        """The kernel, why it was chosen, what bounds it, what was rejected, and what is copied.
-
-        Returns:
-            Lines of text.
-        """
-        lines = [self.plan.explain(), f"backend    {self.backend.name}, {self.backend.arch}"]
-        if self.batch and not isinstance(self.plan, Nothing):
-            count = self.plan.problem.batch
-            each = "each matrix" if count == 1 else f"every {count} matrices"
-            launches = "one launch for all" if self.apart is None else f"one launch for {each}: {self.apart}"
-            lines.append(f"batch      {self.batch}: {launches}")
-        lines += [f"copy       {sentence}" for sentence in self.copies]
-        return "\n".join(lines)
-
-    def __repr__(self) -> str:
-        rung = f", by {self.plan.rung.name}" if isinstance(self.plan, Plan) else ""
-        return f"<plan of {self.plan.explain().splitlines()[0]}{rung}; print(plan.explain()) says why>"
-
-    def __call__(self, a: Any, b: Any, /, c: Any = None, *, out: Any = None, **epilogue_tensors: Any) -> Any:
-        """Multiply arrays like those that the plan was made for.
-
-        Args:
-            a, b, c, out, epilogue_tensors: as of `matmul`; alpha, beta and all else are the plan's.
-
-        Returns:
-            As `matmul`.
-
-        Raises:
-            ShapeError: another shape or type than the plan's, or a ``c`` for a plan that was made without.
-            LayoutError: another layout, or memory aligned less than the plan's kernel needs.
-        """
-        calls = self.calls.get(a.__class__)
-        if calls is not None and not epilogue_tensors:
-            found = calls.repeat(a, b, c, out, ())
-            if found is not None:
-                return found
-        packed = b.__class__ in PACKED or a.__class__ in PACKED_LEFT
-        memory = stored_as(a, b, c, out) if packed else Stored((a, b, c, out))
-        calls, beside = self.calls.get(memory.arrays[0].__class__), {**epilogue_tensors, **memory.beside}
-        if calls is not None and (beside or self.program is not None):
-            found = calls.repeat_fused(memory.arrays, memory.key, None, beside)
-            if found is not None:
-                return found
-        elif calls is not None and packed:
-            found = calls.repeat(*memory.arrays, memory.key)
-            if found is not None:
-                return found
-        if c is not None and self.beta == 0 and not self.call.beta_given:
-            raise ShapeError(
-                "c: this plan was made without it and would not read it; make another: warptile.plan(a, b, c)"
-            )
-        names = [] if self.program is None else self.program.operands
-        unknown = {name: 0 for name in epilogue_tensors if name not in names}
-        for name in unknown:
-            if name in OPTIONS:
-                raise ArgumentTypeError(f"{name}: it is fixed when a plan is made: warptile.plan(a, b, {name}=...)")
-        refuse_unknown("plan", (*names, "out"), unknown)
-        missing = [name for name in names if name not in epilogue_tensors]
-        if missing:
-            raise EpilogueError(f"epilogue: it takes {missing[0]!r}, which was not given: give {missing[0]}=...")
-        on_gpu = gpu_views(a, b, c, self.backend.name) if out is None and self.program is None else None
-        if on_gpu is not None:
-            found = self._called(memory, on_gpu, {}, through_host=False)
-            if found is not None:
-                return found
-        return self._called(memory, (a, b, c), epilogue_tensors)
-
-    def _called(
-        self,
-        memory: Stored,
-        read: tuple[Any, Any, Any],
-        operands: Mapping[str, Any],
-        *,
-        through_host: bool = True,
-    ) -> Any:
-        """A call that is not bound yet.
-
-        Args:
-            memory: the arrays in memory.
-            read, through_host: as of `_matmul`.
-            operands: the epilogue's.
-
-        Returns:
-            As `_matmul`.
-        """
-        arrays, beside = memory.arrays, {**operands, **memory.beside}
-        product = self._fixed.arranged(*read, arrays[3], copy=through_host, program=self.program, operands=operands)
-        given = product.problem
-        if isinstance(self.plan, Nothing) and product.batch != self.batch:
-            raise ShapeError(
-                f"this plan is for a batch of {self.batch} and the arrays are one of {product.batch}; "
-                f"make another with warptile.plan(a, b)"
-            )
-        if self.plan.problem.batch > 1:
-            given, apart = batched(product)
-            if apart is not None and given.batch != self.plan.problem.batch:
-                raise LayoutError(
-                    f"this plan is for a batch of {self.plan.problem.batch} in one launch, and {apart}; "
-                    f"make another with warptile.plan(a, b)"
-                )
-        _check_fits(self.plan.problem, given)
-        found = None
-        if self.program is None and not beside:
-            found = _learned(self.calls, arrays, memory.key, product, self.plan, self.call, of_plan=True)
-        else:
-            _learned_fused(self.calls, arrays, (memory.key, None, beside), product, self.plan, self.call, of_plan=True)
-        return _run(self.plan, product, self.call) if found is None and through_host else found
-
-    @property
-    def _fixed(self) -> _Call:
-        """The call with the rung that was chosen."""
-        return replace(self.call, rung=self.plan.rung.name) if isinstance(self.plan, Plan) else self.call
-
-
-shown_to_dynamo(MatmulPlan.__call__, traced_plan)
-
-
-def _planned(product: Product, call: _Call) -> tuple[Plan | Addend | Nothing, str | None]:
-    """The plan for the whole batch, or the one for a part of it, and why the batch is not one launch."""
-    for name, factor in (("alpha", call.alpha), ("beta", call.beta)):
-        scale_value(name, factor, product.problem.accumulator)
-    if product.empty:
-        return Nothing(product.problem, product.result_shape), None
-    problem, apart = batched(product)
-    if not product.reads_operands:
-        return Addend(problem, call.backend.device.occupying(call.max_sms)), apart
-    made = partial(planned, backend=call.backend, rung=call.rung, config=call.config, max_sms=call.max_sms)
-    if problem.batch == 1:
-        return made(problem), apart
-    try:
-        found = find_planned(problem, call.backend, rung=call.rung, config=call.config, max_sms=call.max_sms)
-    except UnsupportedError:  # the configuration that was given takes no batch, or nothing
-        found = None
-    if found is not None and (call.rung is not None or found.rung.family != "simt"):
-        return found, apart
-    single = made(product.problem)
-    if found is not None:  # on CUDA cores: before Ampere tensor cores take one matrix at a time
-        if not is_faster_apart(found, single):
-            return found, apart
-        return single, f"{single.rung.name} takes one matrix at a time, and is predicted to be faster"
-    reason = illegal(single.rung, problem, single.config, single.device)
-    return single, reason or f"{single.rung.name} takes one matrix at a time"
-
-
-_calls: dict[type, CallCache] = {}
-"""Calls of `matmul` that are bound, by the type of ``a``."""
-
-
-def _learned(
-    calls: dict[type, CallCache],
-    arrays: tuple[Any, Any, Any, Any],
-    options: tuple[Any, ...],
-    product: Product,
-    chosen: Plan | Addend | Nothing,
-    call: _Call,
-    *,
-    of_plan: bool = False,
-    until: Future[Any] | None = None,
-    tuning: OnlineTuning | None = None,
-) -> Any:
-    """Bind a call, ``until`` a better kernel is compiled, and make it; the result, or None where it cannot be bound."""
-    backend = call.backend
-    if not isinstance(backend, GpuBackend) or isinstance(chosen, Nothing):
-        return None
-    known = _cache_of(calls, type(arrays[0]), product, of_plan=of_plan)
-    if known is None or not known.learn(
-        arrays, options, product, chosen, backend, call.alpha, call.beta, until, tuning
-    ):
-        return None
-    return known.repeat(*arrays, options)
-
-
-def _learned_fused(
-    calls: dict[type, CallCache],
-    arrays: tuple[Any, Any, Any, Any],
-    found_by: tuple[tuple[Any, ...], Hashable, Mapping[str, Any]],
-    product: Product,
-    chosen: Plan | Addend | Nothing,
-    call: _Call,
-    *,
-    of_plan: bool = False,
-) -> None:
-    """Bind a call with further operands, if it can be; ``found_by``: its options, the identity of its epilogue, and
-    these operands."""
-    backend = call.backend
-    if isinstance(backend, GpuBackend) and not isinstance(chosen, Nothing):
-        known = _cache_of(calls, type(arrays[0]), product, of_plan=of_plan)
-        if known is not None:
-            known.learn_fused(arrays, *found_by, product, chosen, backend, call.alpha, call.beta)
-
-
-def _cache_of(calls: dict[type, CallCache], kind: type, product: Product, *, of_plan: bool) -> CallCache | None:
-    """Bound calls on arrays of a type, or None where those of its framework cannot be bound."""
-    if kind not in calls:
-        from warptile.runtime.caches import new_cache  # not before there is a GPU
-
-        made = new_cache(product.like, of_plan=of_plan)
-        if made is None:
-            return None
-        calls[kind] = made
-    return calls[kind]
-
-
-def _run(chosen: Plan | Addend | Nothing, product: Product, call: _Call) -> Any:
-    """Launch ``chosen`` for each matrix of the batch, or for all, and hand back what the caller expects."""
-    out = product.out
-    direct = product.target is not None and out is not None
-    result = out if direct else array_view.empty(product.like, product.result_shape, product.problem.d.dtype)
-    assert result is not None
-    fused = product.epilogue
-    further: tuple[ArrayView, ...] = ()
-    if fused is not None:
-        further = fused.given or _made_outputs(chosen, product, fused)
-    if not isinstance(chosen, Nothing):
-        operands = {"D": product.target or product.as_matrices(result)}
-        if fused is not None:
-            operands |= fused.named(
-                further
-                if fused.given
-                else tuple(
-                    product.as_matrices(each) if how is None else each
-                    for each, how in zip(further, fused.reductions, strict=True)
-                )
-            )
-        if product.reads_operands:
-            operands |= {"A": product.a, "B": product.b}
-        if product.c is not None:
-            operands["C"] = product.c
-        if product.metadata is not None:
-            operands["E"] = product.metadata
-        indices, numbers = launch_indices(product, chosen.problem), fused.numbers if fused else {}
-        call.backend.run(chosen, operands, indices, call.alpha, call.beta, numbers)
-    if out is None:
-        first = array_view.returned(result, product.like)
-    else:
-        if not direct:
-            array_view.assign(out, result)
-        first = out.given
-    if fused is None or not further:
-        return first
-    if fused.given:
-        return (first, *(each.given for each in further))
-    made = [array_view.returned(each, product.like) for each in further]
-    hows = fused.reductions
-    return (first, *(each if how is None else reduced(each, how) for each, how in zip(made, hows, strict=True)))
-
-
-def _made_outputs(chosen: Plan | Addend | Nothing, product: Product, fused: EpilogueOperands) -> tuple[ArrayView, ...]:
-    """Memory for the outputs of an epilogue after D; of reductions for their partials."""
-    seen = None if isinstance(chosen, Nothing) else chosen.kernel.view.problem.epilogue
-    shapes = fused.shapes(product.result_shape, product.batch, product.problem.m, product.problem.n, seen)
-    return tuple(array_view.empty(product.like, shape, dtype) for shape, dtype in zip(shapes, fused.types, strict=True))
-
-
-def _check_fits(made_for: Problem, given: Problem) -> None:
-    """Raise unless a kernel made for one problem can run the other: all equal, alignment equal or better."""
-    if made_for.batch != given.batch:
-        raise ShapeError(
-            f"this plan is for a batch of {made_for.batch} and the arrays are one of {given.batch}; "
-            f"make another with warptile.plan(a, b)"
-        )
-    if (made_for.m, made_for.n, made_for.k) != (given.m, given.n, given.k) or made_for.a.dtype != given.a.dtype:
-        raise ShapeError(
-            f"this plan is for m, n, k = {made_for.m}, {made_for.n}, {made_for.k} of {made_for.a.dtype.name}; "
-            f"the arrays are {given.m}, {given.n}, {given.k} of {given.a.dtype.name}: "
-            f"make another with warptile.plan(a, b)"
-        )
-    made = (made_for.a, made_for.b, made_for.c, made_for.d)
-    pairs = zip(("a", "b", "c", "out"), made, (given.a, given.b, given.c, given.d), strict=True)
-    for name, wanted, operand in pairs:
-        if not _operand_fits(wanted, operand):
-            raise LayoutError(
-                f"{name}: this plan is for {wanted}, and it is {operand}; make another with warptile.plan(a, b)"
-            )
-
-    if not _epilogue_fits(made_for.epilogue, given.epilogue):
-        raise LayoutError(
-            "epilogue: operands of another type or layout than the plan's; make another with warptile.plan(a, b, ...)"
-        )
-
-
-def _epilogue_fits(planned: Fused | None, given: Fused | None) -> bool:
-    if planned is None or given is None:
-        return planned is given
-    if planned.layouts.keys() != given.layouts.keys() or len(planned.outputs) != len(given.outputs):
-        return False
-    pairs = [(each, given.layouts[name]) for name, each in planned.tensors]
-    return planned.program == given.program and all(
-        _matrix_fits(one, other) for one, other in (*pairs, *zip(planned.outputs, given.outputs, strict=True))
-    )
-
-
-def _matrix_fits(planned: Layout | Partials, given: Layout | Partials) -> bool:
-    if not isinstance(planned, Layout) or not isinstance(given, Layout):
-        return planned == given
-    alignment = planned.alignment_bytes
-    return given.alignment_bytes >= alignment and replace(given, alignment_bytes=alignment) == planned
-
-
-def _operand_fits(planned: Operand | None, operand: Operand | None) -> bool:
-    if planned is None or operand is None:
-        return planned is operand
-    return (
-        operand.alignment_bytes >= planned.alignment_bytes
-        and replace(operand, alignment_bytes=planned.alignment_bytes) == planned
-    )

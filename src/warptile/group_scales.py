@@ -14,13 +14,13 @@ from warptile.arrays.array_view import ArrayView
 from warptile.arrays.epilogue_operands import SCALE_OF_A, SCALE_OF_B
 from warptile.arrays.operands import require_same_place
 from warptile.arrays.options import number
+from warptile.calls.scaled_call import WIDE, is_number
 from warptile.dtypes import DTYPES
 from warptile.epilogue.epilogue_program import BLOCKS_OF_A, BLOCKS_OF_B, SCALE_K, Program
 from warptile.epilogue.fused_epilogue import OPERAND, Fused, Layout
 from warptile.epilogue.tracing import scaled_by_blocks, trace
 from warptile.errors import DTypeError, ShapeError
 from warptile.problem import alignment_of
-from warptile.scaled_call import WIDE, is_number
 
 TYPES = ("float32", "float16", "bfloat16")
 """Element types of scales in arrays."""

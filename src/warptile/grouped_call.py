@@ -15,6 +15,7 @@ from warptile.arrays.array_view import ArrayView, Shape
 from warptile.arrays.epilogue_operands import SCALE_OF_A, SCALE_OF_B
 from warptile.arrays.operands import destination_of, lies_by_columns, lies_by_rows, require_same_place
 from warptile.arrays.options import element_named, tunables, whole_number
+from warptile.calls.scaled_call import is_array, read_on_host
 from warptile.device import DeviceLimits
 from warptile.dtypes import DTYPES, DType
 from warptile.errors import DTypeError, ShapeError, UnsupportedError
@@ -23,7 +24,6 @@ from warptile.planning.grouped_plan import GroupedPlan
 from warptile.problem import MAX_ALIGNMENT_BYTES, Operand, alignment_of
 from warptile.rungs.wgmma.grouped import ARCH, DTYPES_TAKEN, ENDS, FLOAT8, OUTPUTS, GroupedProblem, lines_follow
 from warptile.runtime.execute import Backend, GpuBackend, choose_backend
-from warptile.scaled_call import is_array, read_on_host
 from warptile.torch_route import grouped_in_torch, shown_to_dynamo, torch_sees, traced_grouped
 
 if TYPE_CHECKING:

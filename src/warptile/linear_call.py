@@ -9,16 +9,17 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from warptile.api import bound_calls, matmul, options_of, said_of
+from warptile.api import bound_calls, matmul
 from warptile.arrays.array_view import is_tracer, view
 from warptile.arrays.epilogue_operands import check_names
 from warptile.arrays.options import refuse_unknown
 from warptile.arrays.quantized_weights import QuantizedWeights
 from warptile.arrays.split_matrix import SplitMatrix
+from warptile.calls.call_options import options_of, said_of
+from warptile.calls.packed_call import PACKED, PACKED_LEFT
 from warptile.epilogue.identity import MadeOf, identity
 from warptile.epilogue.tracing import Reduced, operand_names, refuse
 from warptile.errors import DTypeError, LayoutError, ShapeError
-from warptile.packed_call import PACKED, PACKED_LEFT
 from warptile.torch_route import linear_in_torch, requires_gradient, shown_to_dynamo, torch_sees, traced_linear
 
 if TYPE_CHECKING:

@@ -90,7 +90,7 @@ def matmul_in_torch(a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) 
 
     Args:
         a, b, c, out: tensors.
-        options: as in `warptile.api.OPTIONS`.
+        options: as in `warptile.calls.call_options.OPTIONS`.
 
     Returns:
         As `warptile.matmul`.

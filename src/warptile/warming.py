@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from numbers import Integral
 from typing import Any
 
-from warptile.api import MatmulPlan
 from warptile.api import plan as plan_of
 from warptile.arrays.operands import OUTPUTS
 from warptile.arrays.options import element_named, whole_number
+from warptile.calls.matmul_plan import MatmulPlan
 from warptile.device import KNOWN, DeviceLimits
 from warptile.device import usual as usual_device
 from warptile.dtypes import DType, dtype
@@ -211,7 +211,7 @@ def _problem(
 
 
 def _of_arrays(given: Any, target: Target) -> list[Plan | Addend]:
-    """The plan of arrays, or of a plan that was made for them, on the target."""
+    """The plans of the GEMMs of arrays, or of a plan that was made for them, on the target."""
     made = given
     if isinstance(given, tuple) and len(given) in (2, 3):
         made = plan_of(*given, backend=None if has_gpu() else "emulator")
@@ -219,11 +219,14 @@ def _of_arrays(given: Any, target: Target) -> list[Plan | Addend]:
         raise ArgumentTypeError(
             f"problems: got {given!r}; each one is a shape (M, N, K), arrays (a, b) or a plan, such as {EXAMPLE}"
         )
-    if isinstance(made.plan, Nothing):
-        return []
-    if isinstance(made.plan, Addend):
-        return [replace(made.plan, device=target.device)]
-    if made.plan.device == target.device:
-        return [made.plan]
-    rung, config = (made.plan.rung.name, made.plan.config) if made.plan.origin == "given" else (made.plan.asked, None)
-    return [planned(made.plan.problem, target, rung=rung, config=config, max_sms=made.plan.device.max_ctas)]
+    return [_on_target(each.chosen, target) for each in made.gemms if not isinstance(each.chosen, Nothing)]
+
+
+def _on_target(chosen: Plan | Addend, target: Target) -> Plan | Addend:
+    """What was chosen for one GPU, as it is chosen for the target."""
+    if isinstance(chosen, Addend):
+        return replace(chosen, device=target.device)
+    if chosen.device == target.device:
+        return chosen
+    rung, config = (chosen.rung.name, chosen.config) if chosen.origin == "given" else (chosen.asked, None)
+    return planned(chosen.problem, target, rung=rung, config=config, max_sms=chosen.device.max_ctas)

@@ -79,7 +79,7 @@ def test_later_runs_are_bound_and_nothing_goes_to_the_host(jax, no_host_copies, 
     a, b = jax.numpy.ones((256, 512), np.float16), jax.numpy.ones((512, 128), np.float16)
     program = jax.jit(lambda a, b: wt.matmul(a, b, alpha=0.5))
     program(a, b).block_until_ready()
-    monkeypatch.setattr(api, "_planned", lambda *given: pytest.fail("planned again"))
+    monkeypatch.setattr(api, "chosen_kernel", lambda *given: pytest.fail("planned again"))
     for _ in range(20):
         program(a, b).block_until_ready()
     assert bound_calls()._bound
@@ -94,7 +94,7 @@ def test_epilogues_are_bound_with_operands_and_outputs(jax, no_host_copies, monk
 
     program = jax.jit(call)
     jax.block_until_ready((program(a, b, x, scale), call(a, b, x, scale)))
-    monkeypatch.setattr(api, "_planned", lambda *given: pytest.fail("planned again"))
+    monkeypatch.setattr(api, "chosen_kernel", lambda *given: pytest.fail("planned again"))
     for function in (program, call):
         d, kept = function(a, b, x, scale)
         with jax.transfer_guard_device_to_host("allow"):

@@ -197,7 +197,7 @@ def test_results_of_8_bits_are_those_of_the_emulator(rng, extents, out_dtype):
     there = [on_gpu(each) for each in (a, b)]
     options = {"scale_a": torch.from_numpy(rows).cuda(), "scale_b": torch.from_numpy(columns).cuda(), "amax": True}
     options |= {"scale_d": torch.from_numpy(scale).cuda(), "out_dtype": out_dtype}
-    plan = wt.plan(*there, **options).plan.plan
+    plan = wt.plan(*there, **options).plan
     expected, largest = wt.matmul(
         a, b, scale_a=rows, scale_b=columns, scale_d=scale, amax=True, out_dtype=str(out_dtype).removeprefix("torch."),
         rung=plan.rung.name, config=dict(plan.config), backend="emulator",

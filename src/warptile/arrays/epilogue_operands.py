@@ -28,7 +28,7 @@ FRESH = 256
 
 SCALE_OF_A, SCALE_OF_B, ADDEND, ADDEND_FACTOR = "scale_of_a", "scale_of_b", "scaled_call_c", "scaled_call_beta"
 SCALE_OF_D = "scale_of_d"
-"""Operands of the epilogue that a call with scales in arrays becomes (`warptile.scaled_call`)."""
+"""Operands of the epilogue that a call with scales in arrays becomes (`warptile.calls.scaled_call`)."""
 
 KEYWORD_OF = {SCALE_OF_A: "scale_a", SCALE_OF_B: "scale_b", SCALE_OF_D: "scale_d", ADDEND: "c", ADDEND_FACTOR: "beta"}
 """The keywords that they were given by, for messages."""

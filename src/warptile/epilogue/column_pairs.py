@@ -2,7 +2,7 @@
 
 A value of the epilogue before `halves` or `pairs` has N columns, behind it N / 2. So that every kernel can evaluate
 it, the function is traced as an epilogue of N / 2 columns: its accumulator is the product with the first column of
-each pair, and the one with the second column is an operand (`warptile.gated_call` computes it before).
+each pair, and the one with the second column is an operand (`warptile.calls.gated_call` computes it before).
 """
 
 from __future__ import annotations

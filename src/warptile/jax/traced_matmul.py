@@ -26,16 +26,16 @@ from warptile.arrays.quantized_weights import QuantizedWeights
 from warptile.arrays.sparse import SparseMatrix
 from warptile.arrays.split_matrix import SplitMatrix
 from warptile.arrays.xla_buffers import ProgramEpilogue
+from warptile.calls.gated_call import gated_epilogue, gated_product
+from warptile.calls.scaled_call import known_epilogue, scaled_call
 from warptile.epilogue.identity import identity, traced
 from warptile.epilogue.program_text import text_of, unreduced
 from warptile.errors import ArgumentTypeError, DTypeError, EpilogueError, LayoutError, ShapeError, UnsupportedError
-from warptile.gated_call import gated_epilogue, gated_product
 from warptile.jax.epilogue_in_jax import reduced
 from warptile.jax.fused_primitive import fused_p
 from warptile.jax.primitive import ROWS, Options, alike, matmul_p, results_of, stored
 from warptile.rungs import rung as rung_named
 from warptile.runtime.execute import BACKENDS
-from warptile.scaled_call import known_epilogue, scaled_call
 
 
 def matmul(

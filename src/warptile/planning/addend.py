@@ -101,16 +101,22 @@ class Addend:
         """
         return self.kernel.launch(entry, 0, 0 if self.problem.c is None else beta, numbers)
 
-    def explain(self) -> str:
-        """What is computed, and by which launch, as readable text."""
+    @property
+    def computed(self) -> str:
+        """What is computed, in a line."""
         problem = self.problem
         shape = f"D[{problem.m}, {problem.n}]"
         times = f", {problem.batch} times" if problem.batch > 1 else ""
-        computed = f"{shape} = 0" if problem.c is None else f"{shape} = beta * C[{problem.m}, {problem.n}]"
+        value = "0" if problem.c is None else f"beta * C[{problem.m}, {problem.n}]"
+        return f"{shape} = {value}, {problem.d.dtype.name}, computed in {problem.accumulator.name}{times}"
+
+    def explain(self) -> str:
+        """What is computed, and by which launch, as readable text."""
+        problem = self.problem
         fused = [] if problem.epilogue is None else [f"epilogue   {problem.epilogue}"]
         return "\n".join(
             [
-                f"{computed}, {problem.d.dtype.name}, computed in {problem.accumulator.name}{times}",
+                self.computed,
                 *fused,
                 "kernel     addend: K or alpha is 0, so there is no A @ B; A and B are not read",
                 f"launch     {self.kernel.ctas} CTAs of {THREADS} threads, {self.arch}",
@@ -130,6 +136,11 @@ class Nothing:
     problem: Problem
     result_shape: tuple[int, ...]
 
+    @property
+    def computed(self) -> str:
+        """What is computed, in a line."""
+        return f"D has shape {self.result_shape} and no element"
+
     def explain(self) -> str:
         """What is computed, as readable text."""
-        return f"D has shape {self.result_shape} and no element: nothing is launched"
+        return f"{self.computed}: nothing is launched"

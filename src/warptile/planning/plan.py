@@ -109,6 +109,16 @@ class Plan:
         """The launch of the compiled kernel whose lowered symbol is ``entry``; as `KernelSpec.launch`."""
         return self.kernel.launch(entry, alpha, beta, numbers)
 
+    @property
+    def computed(self) -> str:
+        """What is computed, in a line."""
+        problem = self.problem
+        return (
+            f"D[{problem.m}, {problem.n}] = A[{problem.m}, {problem.k}] @ B[{problem.k}, {problem.n}], "
+            f"{problem.a.dtype.name} -> {problem.d.dtype.name}, accumulated in {problem.accumulator.name}"
+            f"{f', {problem.batch} times' if problem.batch > 1 else ''}"
+        )
+
     def explain(self) -> str:
         """The choice as readable text: problem, kernel, where its configuration comes from, launch, predicted time with
         its error, what bounds it, and what was rejected and why."""
@@ -121,9 +131,7 @@ class Plan:
         repacked = "; ".join(map(copy_text, kernel.copies))
         fused = "; ".join(map(copy_text, kernel.view.fused_repacks))
         lines = [
-            f"D[{problem.m}, {problem.n}] = A[{problem.m}, {problem.k}] @ B[{problem.k}, {problem.n}], "
-            f"{problem.a.dtype.name} -> {problem.d.dtype.name}, accumulated in {problem.accumulator.name}"
-            f"{f', {problem.batch} times' if problem.batch > 1 else ''}",
+            self.computed,
             *([f"epilogue   {problem.epilogue}"] if problem.epilogue is not None else []),
             *(
                 ["invariant  an element's bits depend on its row of A, its column of B, K and types, not on M"]

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from warptile.api import bound_calls, options_of, said_of
+from warptile.api import bound_calls
 from warptile.arrays.reductions import reduced
+from warptile.calls.call_options import options_of, said_of
 from warptile.epilogue.derivative import KEPT, gradient_name
 from warptile.epilogue.epilogue_program import Program, Reduction
 from warptile.epilogue.identity import identity

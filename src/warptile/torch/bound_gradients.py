@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
-from warptile.api import OPTIONS, options_of
+from warptile.calls.call_options import OPTIONS, options_of
 from warptile.linear_call import LINEAR, OPTIONS_OF_LINEAR
 from warptile.torch.gradients import (
     Setting,

@@ -13,6 +13,8 @@ import torch
 
 from warptile import api
 from warptile.arrays.options import beta_of, number
+from warptile.calls.call_options import OPTIONS
+from warptile.calls.matmul_plan import GemmPlan
 from warptile.errors import DTypeError, UnsupportedError
 from warptile.linear_call import check_linear, fits, product_of_rows
 from warptile.planning.plan import Plan
@@ -27,12 +29,12 @@ def matmul_call(a: Any, b: Any, c: Any, out: Any, options: tuple[Any, ...]) -> A
 
     Args:
         a, b, c, out: tensors, or None.
-        options: as in `warptile.api.OPTIONS`.
+        options: as in `warptile.calls.call_options.OPTIONS`.
 
     Returns:
         The result, with its gradient recorded where it has one; ``out`` where that was given.
     """
-    said = dict(zip(api.OPTIONS, options, strict=True))
+    said = dict(zip(OPTIONS, options, strict=True))
     if out is None and is_direct(a, b, c):
         setting = _setting(said, a, c)
 
@@ -155,9 +157,9 @@ def tensor_of(array: Any) -> Any:
     return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
 
 
-def options_of_plan(held: api.MatmulPlan) -> dict[str, Any]:
+def options_of_plan(held: GemmPlan) -> dict[str, Any]:
     """Factors, types and rung of a held plan, as keywords of `warptile.matmul`."""
-    call, chosen = held.call, held.plan
+    call, chosen = held.call, held.chosen
     return {
         "alpha": call.alpha, "beta": call.beta if call.beta_given else None, "out_dtype": call.out_dtype,
         "accumulate": call.accumulate, "precision": call.precision, "max_sms": call.max_sms,

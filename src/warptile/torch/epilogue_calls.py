@@ -10,15 +10,16 @@ import torch
 
 from warptile import api
 from warptile.arrays.options import beta_of, number
+from warptile.calls.gated_call import GatedEpilogue, gated_product
+from warptile.calls.matmul_plan import GemmPlan
+from warptile.calls.scaled_call import scaled_call, scaling_epilogue
 from warptile.epilogue import column_pairs
 from warptile.epilogue.epilogue_program import ACCUMULATOR, CONSTANT, TENSOR, ColumnPairs, Program, Reduction, Step
 from warptile.epilogue.identity import traced
 from warptile.epilogue.operations import NUMBER
 from warptile.epilogue.program_text import checked, replayed, text_of
 from warptile.epilogue.tracing import Reduced, Traced
-from warptile.gated_call import GatedEpilogue, gated_product
 from warptile.linear_call import BIAS, by_rows, check_linear, of_linear
-from warptile.scaled_call import scaled_call, scaling_epilogue
 from warptile.torch.bound_epilogues import learn
 from warptile.torch.calls import (
     factors,
@@ -232,7 +233,7 @@ def traced_fused_linear(
     return by_rows(x, w, operands, multiply)
 
 
-def traced_plan_call(held: api.MatmulPlan, a: Any, b: Any, c: Any, out: Any, operands: dict[str, Any]) -> Any:
+def traced_plan_call(held: GemmPlan, a: Any, b: Any, c: Any, out: Any, operands: dict[str, Any]) -> Any:
     """A held plan's call as Dynamo traces it: its factors, types and rung, in a graph whose shapes may change."""
     options = options_of_plan(held)
     if held.program is None:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from warptile.api import matmul
+from warptile.calls.scaled_call import FACTOR, is_number, scaled_call
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
-from warptile.scaled_call import FACTOR, is_number, scaled_call
 from warptile.torch.gradients import below_autograd, is_recorded
 from warptile.torch.library import LIBRARY, implement, overload, plain
 

@@ -10,6 +10,7 @@ import pytest
 import warptile as wt
 from covering import covering, of_each
 from empty_operands import BETAS, EMPTY, LAYOUTS, TYPES, Case, run, tiny_cases
+from warptile.calls import call_options
 from warptile.device import REFERENCE
 from warptile.gpu import driver, workspaces
 from warptile.gpu.loader import PackedArguments
@@ -132,7 +133,7 @@ def launched(monkeypatch):
     monkeypatch.setattr(execute.GpuBackend, "load", lambda self, kernel: Kernel())
     monkeypatch.setattr(driver, "on_device", lambda ordinal: nullcontext())
     monkeypatch.setattr(workspaces, "of_stream", lambda ordinal, stream: shared)
-    monkeypatch.setitem(wt.matmul.__globals__, "choose_backend", lambda *asked: backend)
+    monkeypatch.setattr(call_options, "choose_backend", lambda *asked: backend)
     return seen
 
 

@@ -127,3 +127,16 @@ def test_an_argument_that_it_does_not_take_is_answered_with_one_that_it_does(pla
 
 def test_the_calls_that_messages_show_run(plans):
     assert eval(warming.EXAMPLE.replace("(4096", "(64").replace("'])", "'], arch='sm_90a')"), {"warptile": wt})
+
+
+def test_all_kernels_of_a_plan_of_two_gemms_or_of_scales_are_compiled(plans):
+    a, b = np.zeros((96, 64), np.float16), np.zeros((64, 128), np.float16)
+    gated = wt.plan(a, b, epilogue=lambda acc: wt.silu(wt.halves(acc)[0]) * wt.halves(acc)[1], backend="emulator")
+    scaled = wt.plan(
+        a.astype(np.int8), b.astype(np.int8), scale_a=np.ones((96, 1), np.float32), backend="emulator"
+    )  # fmt: skip
+    wt.warm([gated, scaled], device="NVIDIA H20")
+    second, of_d, of_scaled = plans["plans"]
+    assert (second.problem.d.dtype.name, of_d.problem.d.dtype.name) == ("float32", "float16")
+    assert of_scaled.problem.epilogue is not None
+    assert all(plan.device == KNOWN["NVIDIA H20"] for plan in plans["plans"])

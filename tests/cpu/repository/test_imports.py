@@ -29,9 +29,10 @@ ORDER = (
     ("emulator",),
     ("replay",),
     ("runtime",),
+    ("torch_route", "calls"),
     (
-        "api", "gated_call", "group_scales", "grouped_call", "scaled_call", "linear_call", "packed_call",
-        "torch_route", "measured", "ladder", "doctor", "warming", "roofline", "jax",
+        "api", "group_scales", "grouped_call", "linear_call", "measured", "ladder", "doctor", "warming", "roofline",
+        "jax",
     ),
     ("tuning",),
     ("torch",),

@@ -28,8 +28,7 @@ def rng():
 def kernel_of(a, b, lines, scales, change):
     """The kernel of a product; with scales of blocks that of the product with the epilogue behind them."""
     options = {} if lines is None else {"scale_a": scales[0], "scale_b": scales[1]}
-    made = wt.plan(a, b, out_dtype="float32", config=BASE | change, **options, **PLACE)
-    return (made.plan if lines is None else made.plan.plan).kernel
+    return wt.plan(a, b, out_dtype="float32", config=BASE | change, **options, **PLACE).plan.kernel
 
 
 def drawn(rng, lines, extents):

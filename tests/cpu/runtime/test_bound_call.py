@@ -11,6 +11,7 @@ import pytest
 import warptile as wt
 from stubbed_gpu import CONTEXT, OTHER_CONTEXT, StubbedGpu, stubbed_torch
 from warptile import api
+from warptile.calls import chosen_kernel
 from warptile.gpu import driver, workspaces
 from warptile.planning import tuned_table
 from warptile.runtime import torch_calls
@@ -356,8 +357,8 @@ def test_what_tuning_finds_replaces_what_is_bound(gpu, torch, monkeypatch):
     digest = [""]
     monkeypatch.setattr(tuned_table, "outcomes", lambda name, where=None: digest[0])
     planned = []
-    real = api.planned
-    monkeypatch.setattr(api, "planned", lambda *given, **named: (planned.append(1), real(*given, **named))[1])
+    real = chosen_kernel.planned
+    monkeypatch.setattr(chosen_kernel, "planned", lambda *given, **named: (planned.append(1), real(*given, **named))[1])
     a = torch.empty((64, 64), torch.float32)
     for _ in range(3):
         wt.matmul(a, a)

@@ -91,8 +91,8 @@ def forget(held=None):
     """Forget all bound calls."""
     api._calls.clear()
     grouped_call._bound.clear()
-    for plan in (held, getattr(held, "plan", None)):
-        getattr(plan, "calls", {}).clear()
+    for gemm in () if held is None else held.gemms:
+        gemm.calls.clear()
 
 
 @pytest.fixture

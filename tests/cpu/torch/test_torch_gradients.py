@@ -8,7 +8,7 @@ import pytest
 
 import quick_products
 import warptile as wt
-from warptile import api
+from warptile.calls.call_options import OPTIONS
 from warptile.runtime import torch_calls
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -231,12 +231,12 @@ def test_a_bound_call_is_recorded(quick):
             return (2 * (a @ b) + 3 * c).detach()
 
     given = {"alpha": 2, "beta": 3, "batch_invariant": False}
-    options = tuple(given.get(name) for name in api.OPTIONS)
+    options = tuple(given.get(name) for name in OPTIONS)
     d = bound_gradients.recorded_call(Calls(), "bound", a, b, c, options)
     expected = torch.autograd.grad((2 * (a @ b) + 3 * c).square().sum(), (a, b, c))
     for one, other in zip(torch.autograd.grad(d.square().sum(), (a, b, c)), expected, strict=True):
         assert torch.allclose(one, other)
-    scaled = tuple({"alpha": 2, "scale_a": 2.0}.get(name) for name in api.OPTIONS)
+    scaled = tuple({"alpha": 2, "scale_a": 2.0}.get(name) for name in OPTIONS)
     assert bound_gradients.recorded_call(Calls(), "bound", a, b, c, scaled) is None, "it takes the long way"
 
 

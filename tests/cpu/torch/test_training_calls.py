@@ -242,8 +242,8 @@ def test_a_fused_module_plans_nothing_again(gpu, monkeypatch, module, activation
     made = getattr(warptile.torch, module)(48, 96, activation, dtype=torch.bfloat16)
     x = torch.randn(4, 8, 48).bfloat16().requires_grad_(recorded)
     planned = []
-    real = api._planned
-    monkeypatch.setattr(api, "_planned", lambda *arguments: planned.append(arguments) or real(*arguments))
+    real = api.chosen_kernel
+    monkeypatch.setattr(api, "chosen_kernel", lambda *arguments: planned.append(arguments) or real(*arguments))
     for step in range(5):
         del planned[:]
         with torch.set_grad_enabled(recorded):

@@ -67,12 +67,6 @@ def compiled_first() -> Iterator[None]:
             os.environ["WARPTILE_COMPILE"] = before
 
 
-def plan_of(participant: FeatureCall) -> Any:
-    """The `warptile.MatmulPlan` of a participant, also where scales are operands of an epilogue; or None."""
-    plan = participant.plan
-    return plan if plan is None or isinstance(plan, wt.MatmulPlan) else plan.plan
-
-
 def compile_all(maker: OperandMaker, rows: Iterable[FeatureRow]) -> None:
     """Compile the kernels of all rows in parallel. A row that cannot be made fails when it is measured."""
     plans, few = [], OperandMaker(maker.torch, maker.device)
@@ -81,7 +75,7 @@ def compile_all(maker: OperandMaker, rows: Iterable[FeatureRow]) -> None:
             made = row.make(few)
         except Exception:  # it is raised, and recorded, again
             continue
-        plans += [plan for plan in map(plan_of, made) if plan is not None]
+        plans += [each.plan for each in made if each.plan is not None]
     wt.warm(plans)
 
 
@@ -128,7 +122,7 @@ def reason(error: Exception) -> str:
 
 def prepared(maker: OperandMaker, participant: FeatureCall) -> tuple[Run | None, CallTime]:
     """The call, and what is known of it before it is timed; no call where it failed or its result is wrong."""
-    plan = plan_of(participant)
+    plan = participant.plan
     chosen = plan.plan if plan is not None and isinstance(plan.plan, Plan) else None
     config = f"{chosen.rung.name} {config_text(chosen.config)}" if chosen is not None else ""
     time = CallTime(name=participant.name, config=config, sets=participant.sets)

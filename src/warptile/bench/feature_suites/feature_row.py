@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from warptile.calls.matmul_plan import MatmulPlan
 from warptile.gpu.timing import operand_sets
 
 OURS = "warptile"
@@ -113,7 +114,7 @@ class FeatureCall:
     prepare: Callable[[], Run]
     sets: int = 1
     reference: ExactResult | None = None
-    plan: Any = None
+    plan: MatmulPlan | None = None
     complaint: Callable[[Any], str] | None = None
 
 

@@ -14,8 +14,9 @@ from warptile.arrays import array_view
 from warptile.arrays.options import beta_of, element_named
 from warptile.arrays.packed_operands import stored
 from warptile.arrays.sparse import SparseMatrix
+from warptile.calls.matmul_plan import GemmPlan, MatmulPlan
 from warptile.epilogue.column_pairs import HALVES, SECOND_PRODUCT, first_columns, second_columns
-from warptile.epilogue.epilogue_program import ColumnPairs
+from warptile.epilogue.epilogue_program import ColumnPairs, Program
 from warptile.epilogue.program_text import replayed
 from warptile.epilogue.tracing import trace
 from warptile.errors import EpilogueError, ShapeError, UnsupportedError
@@ -37,6 +38,14 @@ class GatedEpilogue:
     paired: ColumnPairs
     function: Callable[..., Any]
     names: tuple[str, ...]
+
+    @staticmethod
+    def of(paired: ColumnPairs, program: Program) -> GatedEpilogue:
+        """The epilogue that was traced as ``program``."""
+        return GatedEpilogue(paired, replayed(program), program.operands)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GatedEpilogue.of, (self.paired, self.function.warptile_program)  # type: ignore[attr-defined]
 
     def operands(self, given: Mapping[str, Any], n: int, second: Any) -> dict[str, Any]:
         """The operands of ``function``.
@@ -81,7 +90,7 @@ def gated_epilogue(
     if key is not None and key in _known:
         return _known[key]
     program = trace(epilogue, operands)
-    found = None if program.paired is None else GatedEpilogue(program.paired, replayed(program), program.operands)
+    found = None if program.paired is None else GatedEpilogue.of(program.paired, program)
     if key is not None:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
@@ -186,45 +195,38 @@ def gated_product(
     return matmul(a, *_first_sides(b, c, kind, n), out=out, epilogue=gated.function, **dict(options), **named)
 
 
-@dataclass(frozen=True, eq=False)
-class GatedPlan:
-    """A held plan of such a call: as `warptile.MatmulPlan`, of two GEMMs.
+@dataclass(frozen=True, eq=False, repr=False)
+class GatedPlan(MatmulPlan):
+    """A held plan of such a call.
 
     Attributes:
         second: the plan of the product with the second columns, which is the first to run.
-        plan: the plan of D.
+        of_d: the plan of D.
         gated: the epilogue.
         n: columns of the product.
         options: keywords of the call that it was made for.
     """
 
-    second: Any
-    plan: Any
+    second: MatmulPlan
+    of_d: MatmulPlan
     gated: GatedEpilogue
     n: int
     options: Mapping[str, Any]
 
     @property
-    def backend(self) -> Any:
-        """Where it runs."""
-        return self.plan.backend
-
-    @property
-    def copies(self) -> tuple[str, ...]:
-        """What has to be copied before the launches, and why."""
-        return tuple(dict.fromkeys((*self.second.copies, *self.plan.copies)))
+    def gemms(self) -> tuple[GemmPlan, ...]:
+        """The product with the second columns, where the epilogue reads it, and D."""
+        return (*self.second.gemms, *self.of_d.gemms) if self.gated.reads_second else self.of_d.gemms
 
     def explain(self) -> str:
-        """Both GEMMs: the kernels, why they were chosen, what bounds them.
-
-        Returns:
-            Lines of text.
-        """
+        """Both GEMMs, each as `MatmulPlan.explain` says it."""
+        if not self.gated.reads_second:
+            return self.of_d.explain()
         which = {HALVES: "columns j + N / 2", "pairs": "columns 2 j + 1"}[self.gated.paired.kind]
-        return f"first, the product with {which}:\n{self.second.explain()}\nthen D:\n{self.plan.explain()}"
+        return f"first, the product with {which}:\n{self.second.explain()}\nthen D:\n{self.of_d.explain()}"
 
     def __call__(self, a: Any, b: Any, /, c: Any = None, *, out: Any = None, **epilogue_tensors: Any) -> Any:
-        """Multiply arrays like those that the plan was made for; arguments, result and errors as of a `MatmulPlan`."""
+        """Multiply arrays like those that the plan was made for; as `MatmulPlan`."""
         kind = self.gated.paired.kind
         missing = [name for name in self.gated.paired.operands if name not in epilogue_tensors]
         if missing:
@@ -240,7 +242,7 @@ class GatedPlan:
             sides, said = _second_product(a, b, c, self.gated.paired, self.n, self.options)
             later = self.second(*sides, **{name: said[name] for name in ("addend", "factor") if name in said})
         named = self.gated.operands(epilogue_tensors, self.n, later)
-        return self.plan(a, *_first_sides(b, c, kind, self.n), out=out, **named)
+        return self.of_d(a, *_first_sides(b, c, kind, self.n), out=out, **named)
 
 
 def gated_plan(
@@ -258,7 +260,7 @@ def gated_plan(
     sides, said = _second_product(a, b, c, gated.paired, n, options)
     of_second = plan(*sides, **said)
     like = stored(a)
-    shape = (*of_second.batch, *([like.shape[-2]] if like.ndim > 1 else []), n // 2)
+    shape = (*of_second.gemms[-1].batch, *([like.shape[-2]] if like.ndim > 1 else []), n // 2)
     made = array_view.empty(like, shape, of_second.plan.problem.d.dtype)
     named = gated.operands(operands, n, array_view.returned(made, like))
     of_d = plan(a, *_first_sides(b, c, kind, n), out=out, epilogue=gated.function, **dict(options), **named)

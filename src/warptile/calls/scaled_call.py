@@ -19,11 +19,12 @@ import numpy as np
 from warptile.arrays.array_view import is_tracer
 from warptile.arrays.epilogue_operands import ADDEND, ADDEND_FACTOR, SCALE_OF_A, SCALE_OF_B, SCALE_OF_D, check_names
 from warptile.arrays.options import beta_of, flag, number
+from warptile.calls.matmul_plan import GemmPlan, MatmulPlan
+from warptile.calls.packed_call import Stored, stored_as
 from warptile.epilogue.epilogue_program import BLOCKS_OF_A, BLOCKS_OF_B, SCALE_K
 from warptile.epilogue.identity import identity
 from warptile.epilogue.tracing import scaled_by_blocks, trace
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
-from warptile.packed_call import Stored, stored_as
 from warptile.torch_route import has_no_memory
 
 if TYPE_CHECKING:
@@ -423,39 +424,28 @@ def known_epilogue(
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class ScaledPlan:
-    """A held plan of such a call: as `warptile.MatmulPlan`, whose scales in arrays are given to each call.
+@dataclass(frozen=True, eq=False, repr=False)
+class ScaledPlan(MatmulPlan):
+    """A held plan of such a call, whose scales in arrays are given to each call.
 
     Attributes:
-        plan: the plan with an epilogue in place of the scales.
+        restated: the plan with an epilogue in place of the scales.
         kinds: what the epilogue applies.
         beta: factor of C.
     """
 
-    plan: Any
+    restated: MatmulPlan
     kinds: Kinds
     beta: float
 
     @property
-    def backend(self) -> Any:
-        """Where it runs."""
-        return self.plan.backend
-
-    @property
-    def copies(self) -> tuple[str, ...]:
-        """What has to be copied before the launch, and why."""
-        found: tuple[str, ...] = self.plan.copies
-        return found
+    def gemms(self) -> tuple[GemmPlan, ...]:
+        """Those of the plan with an epilogue."""
+        return self.restated.gemms
 
     def explain(self) -> str:
-        """The kernel, why it was chosen, what bounds it.
-
-        Returns:
-            Lines of text.
-        """
-        found: str = self.plan.explain()
-        return found
+        """As `MatmulPlan.explain`."""
+        return self.restated.explain()
 
     def __call__(
         self, a: Any, b: Any, /, c: Any = None, *, out: Any = None, scale_a: Any = None, scale_b: Any = None,
@@ -473,13 +463,13 @@ class ScaledPlan:
 
         Raises:
             ShapeError: scales that the plan was not made for, or that are missing.
-            WarptileError: as `warptile.MatmulPlan`.
+            WarptileError: as `MatmulPlan`.
         """
         weight = None if c is None else self.beta
         result = scale_d, self.kinds.amax
         memory = stored_as(a, b, c, out)
         said = stated(memory, (None, weight, scale_a, scale_b), None, epilogue_tensors, result)
-        known = getattr(self.plan, "calls", {})  # a plan of two GEMMs has two of them
+        known = getattr(self.restated, "calls", {})  # a plan of two GEMMs has two of them
         calls = known.get(memory.arrays[0].__class__)
         if calls is not None and said is not None:
             found = calls.repeat_fused(*said)
@@ -497,7 +487,7 @@ class ScaledPlan:
                 f"scale_a, scale_b, scale_d: not of the shapes that the plan was made for; give it arrays like those, "
                 f"such as plan(a, b{addend}, {', '.join(wanted)})"
             )
-        found = self.plan(a, b, out=out, **given.operands)
+        found = self.restated(a, b, out=out, **given.operands)
         calls = known.get(memory.arrays[0].__class__)
         if calls is not None and said is not None:
             at_a, at_b, _, _ = memory.arrays

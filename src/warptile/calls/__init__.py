@@ -1,0 +1,1 @@
+"""Calls of `warptile.matmul` below its entrance: what was said, which kernel was chosen, the launch, held plans."""

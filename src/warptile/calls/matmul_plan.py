@@ -19,6 +19,7 @@ from warptile.calls.running import run
 from warptile.epilogue.epilogue_program import Program
 from warptile.errors import ArgumentTypeError, EpilogueError, LayoutError, ShapeError
 from warptile.planning.addend import Nothing
+from warptile.planning.explanation import labelled
 from warptile.planning.plan import Plan
 from warptile.problem import Problem
 from warptile.runtime.execute import Backend
@@ -125,13 +126,13 @@ class GemmPlan(MatmulPlan):
 
     def explain(self) -> str:
         """As `MatmulPlan.explain`."""
-        lines = [self.chosen.explain(), f"backend    {self.backend.name}, {self.backend.arch}"]
+        lines = [self.chosen.explain(), labelled("backend", f"{self.backend.name}, {self.backend.arch}")]
         if self.batch and not isinstance(self.chosen, Nothing):
             count = self.chosen.problem.batch
             each = "each matrix" if count == 1 else f"every {count} matrices"
             launches = "one launch for all" if self.apart is None else f"one launch for {each}: {self.apart}"
-            lines.append(f"batch      {self.batch}: {launches}")
-        lines += [f"copy       {sentence}" for sentence in self.copied]
+            lines.append(labelled("batch", f"{self.batch}: {launches}"))
+        lines += [labelled("copy", sentence) for sentence in self.copied]
         return "\n".join(lines)
 
     def __call__(self, a: Any, b: Any, /, c: Any = None, *, out: Any = None, **epilogue_tensors: Any) -> Any:

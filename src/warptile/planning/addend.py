@@ -13,6 +13,7 @@ from functools import cached_property
 from warptile.device import DeviceLimits
 from warptile.launch.params import Params, Pointer, Scalar
 from warptile.launch.spec import LaunchSpec
+from warptile.planning.explanation import headline, labelled
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import SCALE_TYPE, Instance, KernelSpec, View, epilogue_members
 
@@ -112,14 +113,13 @@ class Addend:
 
     def explain(self) -> str:
         """What is computed, and by which launch, as readable text."""
-        problem = self.problem
-        fused = [] if problem.epilogue is None else [f"epilogue   {problem.epilogue}"]
+        fused = self.problem.epilogue
         return "\n".join(
             [
-                self.computed,
-                *fused,
-                "kernel     addend: K or alpha is 0, so there is no A @ B; A and B are not read",
-                f"launch     {self.kernel.ctas} CTAs of {THREADS} threads, {self.arch}",
+                headline(self.computed),
+                *([] if fused is None else [labelled("epilogue", str(fused))]),
+                labelled("kernel", "addend: K or alpha is 0, so there is no A @ B; A and B are not read"),
+                labelled("launch", f"{self.kernel.ctas} CTAs of {THREADS} threads, {self.arch}"),
             ]
         )
 
@@ -143,4 +143,4 @@ class Nothing:
 
     def explain(self) -> str:
         """What is computed, as readable text."""
-        return f"{self.computed}: nothing is launched"
+        return headline(f"{self.computed}: nothing is launched")

@@ -15,6 +15,7 @@ from warptile.dtypes import DType
 from warptile.errors import ArgumentError, ShapeError, UnsupportedError, WarptileError
 from warptile.launch.spec import Dim3, LaunchSpec
 from warptile.planning.cost_bounds import Prediction, predict
+from warptile.planning.explanation import by_reason, headline, labelled, listed
 from warptile.problem import Operand, Problem
 from warptile.rungs import BESIDE_THE_LADDER, RUNGS, Config, Rung
 from warptile.rungs import rung as rung_named
@@ -130,39 +131,56 @@ class Plan:
         clusters = f" in clusters of {kernel.cluster[0]} x {kernel.cluster[1]}" if kernel.cluster != (1, 1, 1) else ""
         repacked = "; ".join(map(copy_text, kernel.copies))
         fused = "; ".join(map(copy_text, kernel.view.fused_repacks))
-        lines = [
-            self.computed,
-            *([f"epilogue   {problem.epilogue}"] if problem.epilogue is not None else []),
-            *(
-                ["invariant  an element's bits depend on its row of A, its column of B, K and types, not on M"]
-                if problem.batch_invariant
-                else []
+        lines = [headline(self.computed)]
+        if problem.epilogue is not None:
+            lines.append(labelled("epilogue", str(problem.epilogue)))
+        if problem.batch_invariant:
+            promise = "an element's bits depend on its row of A, its column of B, K and types, not on M"
+            lines.append(labelled("invariant", promise))
+        lines += [
+            labelled("rung", f"{rung.name}: {rung.idea}"),
+            labelled("config", config_text(self.config)),
+            labelled("origin", f"{self.origin}{f': {basis}' if basis else ''}"),
+        ]
+        for each in kernel.view.splits:
+            if each.kept:
+                lines.append(labelled("slices", f"of {each.source} are kept: it is not split"))
+        if repacked:
+            lines.append(labelled("launch", f"{repacked}, predicted {repacking_ms(kernel.copies):.4g} ms"))
+        limit = f"on {max_sms} SMs at most, " if max_sms is not None else ""
+        lines.append(
+            labelled(
+                "launch",
+                f"{kernel.ctas} CTAs of {kernel.threads} threads{clusters}, {limit}"
+                f"{kernel.dynamic_shared_bytes} bytes of dynamic shared memory, {self.arch}",
+            )
+        )
+        if fused:
+            more_ms = fused_repacking_ms(kernel.view.fused_repacks)
+            lines.append(labelled("fused", f"{fused}, predicted {more_ms:.4g} ms more"))
+        for workspace in kernel.workspaces:
+            zero = ", left zero" if workspace.zero else ""
+            lines.append(labelled("workspace", f"{workspace.name}: {workspace.bytes} bytes{zero}"))
+        lines += [
+            labelled(
+                "predicted",
+                f"{prediction.time_ms:.4g} ms{band}, {prediction.tflops:.4g} TFLOP/s on the {prediction.arch}, "
+                f"bound by {prediction.bound}",
             ),
-            f"rung       {rung.name}: {rung.idea}",
-            f"config     {config_text(self.config)}",
-            f"origin     {self.origin}{f': {basis}' if basis else ''}",
-            *(f"slices     of {each.source} are kept: it is not split" for each in kernel.view.splits if each.kept),
-            *([f"launch     {repacked}, predicted {repacking_ms(kernel.copies):.4g} ms"] if repacked else []),
-            f"launch     {kernel.ctas} CTAs of {kernel.threads} threads{clusters}, "
-            f"{f'on {max_sms} SMs at most, ' if max_sms is not None else ''}"
-            f"{kernel.dynamic_shared_bytes} bytes of dynamic shared memory, {self.arch}",
-            *(
-                [f"fused      {fused}, predicted {fused_repacking_ms(kernel.view.fused_repacks):.4g} ms more"]
-                if fused
-                else []
-            ),
-            *(
-                f"workspace  {each.name}: {each.bytes} bytes{', left zero' if each.zero else ''}"
-                for each in kernel.workspaces
-            ),
-            f"predicted  {prediction.time_ms:.4g} ms{band}, {prediction.tflops:.4g} TFLOP/s on the {prediction.arch}, "
-            f"bound by {prediction.bound}",
-            "           " + ", ".join(f"{name} {time_ms:.4g} ms" for name, time_ms in prediction.terms.items()),
+            labelled("", ", ".join(f"{name} {time_ms:.4g} ms" for name, time_ms in prediction.terms.items())),
         ]
         if self.rejected:
-            lines.append("rejected")
-            lines += [f"  {name}: {reason}" for name, reason in self.rejected]
+            lines += ["rejected", *listed(by_reason(map(self._shortened, self.rejected)))]
         return "\n".join(lines)
+
+    def _shortened(self, rejected: tuple[str, str]) -> tuple[str, str]:
+        """A rejected configuration of the plan's rung by what it has otherwise than the plan's."""
+        label, reason = rejected
+        name, *values = label.split()
+        if name != self.rung.name:
+            return rejected
+        taken = config_text(self.config).split()
+        return " ".join([name, *(each for each in values if each not in taken)]), reason
 
 
 def make_plan(
@@ -211,11 +229,7 @@ def make_plan(
         raise UnsupportedError(
             "a is sparse, and no rung for that is batch-invariant: take a.to_dense(), or leave batch_invariant out"
         )
-    named: dict[str, list[str]] = {}  # most rungs have the same reason
-    for name, reason in reasons:
-        named.setdefault(reason, []).append(name)
-    listed = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in named.items())
-    raise UnsupportedError(f"no rung takes this problem on {limits.arch}. {listed}")
+    raise UnsupportedError(f"no rung takes this problem on {limits.arch}. {'; '.join(by_reason(reasons))}")
 
 
 def find_plan(
@@ -387,7 +401,13 @@ def _rejected(problem: Problem, asked: str | None, device: DeviceLimits) -> list
 
 
 def _slower(plan: Plan, taken: Plan) -> str:
-    return f"predicted {_compared_us(plan) / 1e3:.4g} ms, against {_compared_us(taken) / 1e3:.4g} ms"
+    if plan.rung is taken.rung:
+        own_ms, taken_ms = plan.prediction.time_ms, taken.prediction.time_ms
+    else:
+        own_ms, taken_ms = _compared_us(plan) / 1e3, _compared_us(taken) / 1e3
+    kept = plan.rung is taken.rung and own_ms < taken_ms and not _keeps_default(plan.rung, plan.asked)
+    why = f"; the default is left for less than {WORTH_LEAVING_DEFAULT:.0%} of its time" if kept else ""
+    return f"predicted {own_ms:.4g} ms, against {taken_ms:.4g} ms{why}"
 
 
 def _refused_config(rung: Rung, problem: Problem, config: Config, device: DeviceLimits, reason: str) -> WarptileError:

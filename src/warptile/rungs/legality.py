@@ -79,7 +79,7 @@ def operand_reason(
             "operands, such as (a.to(torch.float32) * scales).to(torch.bfloat16)"
         )
     if problem.batch > 1 and not batches:
-        return f"the batch has {problem.batch} matrices; it takes one in a launch, such as matmul(a[0], b[0])"
+        return f"the batch has {problem.batch} matrices; it takes one in a launch"
     if problem.a.sparse != sparse:
         if sparse:
             return "A is dense; it takes 2:4 weights, such as matmul(warptile.sparsify(a), b)"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from covering import ALL
+from explained import unwrapped
 from warptile.bench.campaign import calibration, problem_survey
 from warptile.bench.campaign.calibration import DIFFERING, calibrated
 from warptile.bench.campaign.surveyed_launches import Measured, error_text, measured_of, quality, some
@@ -113,7 +114,7 @@ def test_a_calibration_is_what_plans_are_predicted_by(survey_of_h100, tmp_path):
     assert own.costs.dram_bytes_per_us < 0.8 * shipped.costs.dram_bytes_per_us
     bf16 = DTYPES["bfloat16"]
     problem = Problem.dense(64, 4096, 4096, bf16, out=bf16, accumulator=DTYPES["float32"])
-    text = make_plan(problem, device=H100).explain()
+    text = unwrapped(make_plan(problem, device=H100).explain())
     assert f"fitted to {own.quality.problems} problems on an {H100.name}" in text
     assert f"nine in ten are within {100 * own.quality.error_90:.0f} %" in text
     assert said[-1] == f"now they are {error_text(own.quality)} (of problems left out)"

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from explained import unwrapped
 from toy_rung import TOY, Asking, ToyRung, toy_problem, toy_source, toy_view
 from warptile.arch import H200
 from warptile.device import usual
@@ -167,7 +168,7 @@ def test_a_tensor_map_that_includes_padding_is_caught(toy):
 
 def test_repacking_and_workspaces_are_in_the_plans_text(toy):
     plan, _, _ = toy()
-    text = plan.explain()
+    text = unwrapped(plan.explain())
     assert "launch     repacked A: 2 x 406 bytes; repacked B: 2 x 754 bytes, transposed, predicted" in text
     assert "2 CTAs of 128 threads in clusters of 2 x 1" in text
     assert "workspace  repacked A: 448 bytes\n" in text

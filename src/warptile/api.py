@@ -423,7 +423,7 @@ def plan(
             scale_b=scaled.scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend,
             batch_invariant=batch_invariant, **scaled.operands,
         )  # fmt: skip
-        return ScaledPlan(made, scaled.kinds, beta_of(beta, c))
+        return ScaledPlan(made, scaled.kinds, beta_of(beta, c), beta is not None)
     program = None
     if epilogue is None:
         refuse_unknown("plan", _keywords(matmul), epilogue_tensors)

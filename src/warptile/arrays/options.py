@@ -35,6 +35,8 @@ def refuse_unknown(
     for name in unknown:
         nearest = get_close_matches(name, names, n=1)
         hint = f"Did you mean {nearest[0]!r}?" if nearest else f"It has {', '.join(names)}"
+        if not nearest and "epilogue" in names and _is_array(unknown[name]):
+            hint += f"; or an epilogue takes {name}, such as epilogue=lambda acc, {name}: acc + {name}, {name}={name}"
         if nearest and call is not None:
             hint += f" Write {call(name, nearest[0])}"
         raise ArgumentTypeError(f"{function}() got an unexpected keyword argument {name!r}. {hint}")

@@ -15,11 +15,12 @@ from warptile.arrays.options import beta_of, element_named
 from warptile.arrays.packed_operands import stored
 from warptile.arrays.sparse import SparseMatrix
 from warptile.calls.matmul_plan import GemmPlan, MatmulPlan
+from warptile.calls.plan_fit import check_addend, check_operands
 from warptile.epilogue.column_pairs import HALVES, SECOND_PRODUCT, first_columns, second_columns
 from warptile.epilogue.epilogue_program import ColumnPairs, Program
 from warptile.epilogue.program_text import replayed
 from warptile.epilogue.tracing import trace
-from warptile.errors import EpilogueError, ShapeError, UnsupportedError
+from warptile.errors import ShapeError, UnsupportedError
 
 MOST_KNOWN = 256
 """Epilogues that are remembered."""
@@ -63,6 +64,14 @@ class GatedEpilogue:
             found[first_columns(name)] = columns(given[name], name, self.paired.kind, n, second=False)
             found[second_columns(name)] = columns(given[name], name, self.paired.kind, n, second=True)
         return {name: each for name, each in (found | {SECOND_PRODUCT: second}).items() if name in self.names}
+
+    @property
+    def given_names(self) -> tuple[str, ...]:
+        """The caller's operands."""
+        made = {SECOND_PRODUCT}
+        for name in self.paired.operands:
+            made |= {first_columns(name), second_columns(name)}
+        return (*self.paired.operands, *(name for name in self.names if name not in made))
 
     @property
     def reads_second(self) -> bool:
@@ -218,6 +227,11 @@ class GatedPlan(MatmulPlan):
         """The product with the second columns, where the epilogue reads it, and D."""
         return (*self.second.gemms, *self.of_d.gemms) if self.gated.reads_second else self.of_d.gemms
 
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Those of the caller's epilogue."""
+        return self.gated.given_names
+
     def explain(self) -> str:
         """Both GEMMs, each as `MatmulPlan.explain` says it."""
         if not self.gated.reads_second:
@@ -228,9 +242,9 @@ class GatedPlan(MatmulPlan):
     def __call__(self, a: Any, b: Any, /, c: Any = None, *, out: Any = None, **epilogue_tensors: Any) -> Any:
         """Multiply arrays like those that the plan was made for; as `MatmulPlan`."""
         kind = self.gated.paired.kind
-        missing = [name for name in self.gated.paired.operands if name not in epilogue_tensors]
-        if missing:
-            raise EpilogueError(f"epilogue: it takes {missing[0]!r}, which was not given: give {missing[0]}=...")
+        check_operands(self.operands, epilogue_tensors)
+        of_d = self.of_d.gemms[-1].call
+        check_addend(c, of_d.beta, beta_given=of_d.beta_given)
         if product_columns(b, kind) != self.n:
             raise ShapeError(
                 f"b: got shape {tuple(b.shape)}; this plan is for {self.n} columns: make another with "

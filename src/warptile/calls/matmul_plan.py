@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from warptile.arrays.batches import batched
 from warptile.arrays.jax_arrays import gpu_views
-from warptile.arrays.options import refuse_unknown
 from warptile.calls.binding import bind, bind_fused
-from warptile.calls.call_options import OPTIONS, CallOptions
+from warptile.calls.call_options import CallOptions
 from warptile.calls.chosen_kernel import Chosen
 from warptile.calls.packed_call import PACKED, PACKED_LEFT, Stored, stored_as
-from warptile.calls.plan_fit import check_fits
+from warptile.calls.plan_fit import check_addend, check_fits, check_operands
 from warptile.calls.running import run
 from warptile.epilogue.epilogue_program import Program
-from warptile.errors import ArgumentTypeError, EpilogueError, LayoutError, ShapeError
+from warptile.errors import LayoutError, ShapeError
 from warptile.planning.addend import Nothing
 from warptile.planning.explanation import labelled
 from warptile.planning.plan import Plan
@@ -41,6 +40,12 @@ class MatmulPlan(ABC):
     def gemms(self) -> tuple[GemmPlan, ...]:
         """What a call launches, in this order: one GEMM, or two with `warptile.halves` and `warptile.pairs`. The last
         one writes the result."""
+
+    @property
+    @abstractmethod
+    def operands(self) -> tuple[str, ...]:
+        """Keywords that each call gives beside ``out``: operands of the epilogue, and scales that were given to the
+        plan, unless they are numbers that ``alpha`` takes."""
 
     @property
     def plan(self) -> Chosen:
@@ -81,16 +86,17 @@ class MatmulPlan(ABC):
 
         Args:
             a, b, c, out: as of `warptile.matmul`.
-            operands: what else the plan was made with that is an array, or a number of its epilogue: operands of the
-                epilogue, scales. All other options are the plan's.
+            operands: what `operands` names; all other options are the plan's.
 
         Returns:
             As `warptile.matmul`.
 
         Raises:
-            ShapeError: another shape or type than the plan's, or a ``c`` for a plan that was made without.
+            ShapeError: another shape or type than the plan's, a scale is missing, or a ``c`` for a plan that was made
+                without.
             LayoutError: another layout, or memory aligned less than the plan's kernel needs.
             EpilogueError: an operand of the epilogue is missing.
+            ArgumentTypeError: a keyword that the plan does not take.
         """
 
 
@@ -120,6 +126,11 @@ class GemmPlan(MatmulPlan):
     def gemms(self) -> tuple[GemmPlan, ...]:
         """Itself."""
         return (self,)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Those of the epilogue."""
+        return () if self.program is None else tuple(self.program.operands)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "calls": {}}  # addresses of kernels and machine code, which are this process's
@@ -153,19 +164,8 @@ class GemmPlan(MatmulPlan):
             found = calls.repeat(*memory.arrays, memory.key)
             if found is not None:
                 return found
-        if c is not None and self.call.beta == 0 and not self.call.beta_given:
-            raise ShapeError(
-                "c: this plan was made without it and would not read it; make another: warptile.plan(a, b, c)"
-            )
-        names = [] if self.program is None else self.program.operands
-        unknown = {name: 0 for name in epilogue_tensors if name not in names}
-        for name in unknown:
-            if name in OPTIONS:
-                raise ArgumentTypeError(f"{name}: it is fixed when a plan is made: warptile.plan(a, b, {name}=...)")
-        refuse_unknown("plan", (*names, "out"), unknown)
-        missing = [name for name in names if name not in epilogue_tensors]
-        if missing:
-            raise EpilogueError(f"epilogue: it takes {missing[0]!r}, which was not given: give {missing[0]}=...")
+        check_addend(c, self.call.beta, beta_given=self.call.beta_given)
+        check_operands(self.operands, epilogue_tensors)
         on_gpu = gpu_views(a, b, c, self.backend.name) if out is None and self.program is None else None
         if on_gpu is not None:
             found = self._called(memory, on_gpu, {}, through_host=False)

@@ -1,12 +1,63 @@
-"""Whether a held plan may run on other arrays than those that it was made for."""
+"""Whether a held plan takes what it is called with: names of operands, and arrays like those that it was made for."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
+from warptile.arrays.options import refuse_unknown
+from warptile.calls.call_options import OPTIONS
 from warptile.epilogue.fused_epilogue import Fused, Layout, Partials
-from warptile.errors import LayoutError, ShapeError
+from warptile.errors import ArgumentTypeError, EpilogueError, LayoutError, ShapeError
 from warptile.problem import Operand, Problem
+
+FIXED = (*OPTIONS, "scale_d", "amax")
+"""Keywords of `warptile.plan` that its calls have not, unless the plan was made with one that is an array."""
+
+SCALES = ("scale_a", "scale_b", "scale_d")
+
+
+def check_operands(names: Sequence[str], given: Collection[str]) -> None:
+    """Raise unless a plan is called with all that it takes beside A, B, C and ``out``, and nothing else.
+
+    Args:
+        names: its operands.
+        given: names of the keywords of the call.
+
+    Raises:
+        ArgumentTypeError: one that the plan does not take.
+        EpilogueError: an operand of the epilogue is missing.
+        ShapeError: a scale is missing.
+    """
+    unknown = [name for name in given if name not in names]
+    for name in unknown:
+        if name in FIXED:
+            raise ArgumentTypeError(f"{name}: it is fixed when a plan is made: warptile.plan(a, b, {name}=...)")
+    refuse_unknown("plan", (*names, "out"), dict.fromkeys(unknown))
+    missing = next((name for name in names if name not in given), None)
+    if missing in SCALES:
+        call = ", ".join(f"{name}={name}" for name in names)
+        raise ShapeError(f"{missing}: this plan was made with one, which was not given: plan(a, b, {call})")
+    if missing is not None:
+        raise EpilogueError(f"epilogue: it takes {missing!r}, which was not given: give {missing}=...")
+
+
+def check_addend(c: Any, beta: float, *, beta_given: bool) -> None:
+    """Raise where a plan that was made without C is given one, or the other way round.
+
+    Args:
+        c: of the call, or None.
+        beta: the plan's factor of C.
+        beta_given: it was given; else it follows from whether there was a C.
+
+    Raises:
+        ShapeError: a C too many or too few.
+    """
+    if c is not None and beta == 0 and not beta_given:
+        raise ShapeError("c: this plan was made without it and would not read it; make another: warptile.plan(a, b, c)")
+    if c is None and beta != 0:
+        raise ShapeError(f"c: got None, and this plan adds it with beta={beta}; give an array like that: plan(a, b, c)")
 
 
 def check_fits(made_for: Problem, given: Problem) -> None:

@@ -21,6 +21,7 @@ from warptile.arrays.epilogue_operands import ADDEND, ADDEND_FACTOR, SCALE_OF_A,
 from warptile.arrays.options import beta_of, flag, number
 from warptile.calls.matmul_plan import GemmPlan, MatmulPlan
 from warptile.calls.packed_call import Stored, stored_as
+from warptile.calls.plan_fit import check_addend, check_operands
 from warptile.epilogue.epilogue_program import BLOCKS_OF_A, BLOCKS_OF_B, SCALE_K
 from warptile.epilogue.identity import identity
 from warptile.epilogue.tracing import scaled_by_blocks, trace
@@ -43,6 +44,9 @@ NUMBER = "number"
 """In place of the shape of a scale: it is a number."""
 
 SCALES = ("scale_a", "scale_b")
+
+OWN = frozenset((SCALE_OF_A, SCALE_OF_B, SCALE_OF_D, ADDEND, ADDEND_FACTOR))
+"""Operands of the epilogue that takes the place of scales, beside the caller's."""
 
 WIDE = 128
 """Rows of A, or columns of B, of a square block."""
@@ -407,14 +411,13 @@ def known_epilogue(
     key = call.kinds, identified, tuple(call.operands)
     if identified is not None and key in _known:
         return _known[key]
-    own = {SCALE_OF_A, SCALE_OF_B, SCALE_OF_D, ADDEND, ADDEND_FACTOR}
     kind = inspect.Parameter
     parameters = [kind("acc", kind.POSITIONAL_ONLY)]
     if epilogue is not None:
-        check_names(function, [*keywords, *own], epilogue, [name for name in call.operands if name not in own])
+        check_names(function, [*keywords, *OWN], epilogue, [name for name in call.operands if name not in OWN])
         parameters = list(inspect.signature(epilogue).parameters.values())
     found = scaling_epilogue(call.kinds, epilogue)
-    parameters += [kind(name, kind.KEYWORD_ONLY) for name in call.operands if name in own]
+    parameters += [kind(name, kind.KEYWORD_ONLY) for name in call.operands if name in OWN]
     found.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     found.warptile_program = trace(found, call.operands)  # type: ignore[attr-defined]
     if identified is not None:
@@ -432,16 +435,25 @@ class ScaledPlan(MatmulPlan):
         restated: the plan with an epilogue in place of the scales.
         kinds: what the epilogue applies.
         beta: factor of C.
+        beta_given: it was given; else it follows from whether there was a C.
     """
 
     restated: MatmulPlan
     kinds: Kinds
     beta: float
+    beta_given: bool
 
     @property
     def gemms(self) -> tuple[GemmPlan, ...]:
         """Those of the plan with an epilogue."""
         return self.restated.gemms
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Scales, and operands of the caller's epilogue."""
+        given = (self.kinds.a != ABSENT, self.kinds.b != ABSENT, self.kinds.d)
+        scales = [name for name, there in zip(("scale_a", "scale_b", "scale_d"), given, strict=True) if there]
+        return (*scales, *(name for name in self.restated.operands if name not in OWN))
 
     def explain(self) -> str:
         """As `MatmulPlan.explain`."""
@@ -475,17 +487,15 @@ class ScaledPlan(MatmulPlan):
             found = calls.repeat_fused(*said)
             if found is not None:
                 return found
+        check_addend(c, self.beta, beta_given=self.beta_given)
+        scales = {"scale_a": scale_a, "scale_b": scale_b, "scale_d": scale_d}
+        check_operands(self.operands, [*epilogue_tensors, *(name for name in scales if scales[name] is not None)])
         given = scaled_call(a, b, c, weight, (scale_a, scale_b), epilogue_tensors, result)
         if given is None or given.kinds != self.kinds:
-            wanted = [
-                f"{name}={name}"
-                for name, kind in (("scale_a", self.kinds.a), ("scale_b", self.kinds.b))
-                if kind != ABSENT
-            ] + ["scale_d=scale_d"] * self.kinds.d
-            addend = ", c" if self.kinds.adds else ""
+            call = ", ".join(["c"] * self.kinds.adds + [f"{name}={name}" for name in self.operands])
             raise ShapeError(
-                f"scale_a, scale_b, scale_d: not of the shapes that the plan was made for; give it arrays like those, "
-                f"such as plan(a, b{addend}, {', '.join(wanted)})"
+                f"c, scale_a, scale_b, scale_d: not of the shapes that the plan was made for; give it arrays like "
+                f"those, such as plan(a, b, {call})"
             )
         found = self.restated(a, b, out=out, **given.operands)
         calls = known.get(memory.arrays[0].__class__)

@@ -130,7 +130,7 @@ def test_a_third_argument_is_added_unless_beta_says_otherwise():
     assert_product(wt.matmul(a, b, c, **NAIVE), a, b, c, beta=1)
     plan = wt.plan(a, b, c, **NAIVE)
     assert_product(plan(a, b, c), a, b, c, beta=1)
-    with pytest.raises(wt.ShapeError, match=r"c: got None with beta=1; give c of shape \(9, 6\)"):
+    with pytest.raises(wt.ShapeError, match=r"c: got None, and this plan adds it with beta=1"):
         plan(a, b)
     with pytest.raises(wt.ShapeError, match=r"c: got None with beta=2\.0"):
         wt.matmul(a, b, beta=2.0, **NAIVE)

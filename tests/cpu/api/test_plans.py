@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
-from typed_calls import described, plans, repeated
+from typed_calls import described, gated, plans, repeated
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +72,92 @@ def test_the_blocks_of_the_page_run():
     page = Path(__file__).parents[3] / "docs" / "planning.md"
     [block] = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
     exec(block, {})
+
+
+# --- what a plan is called with --------------------------------------------------------------------------------------
+
+
+def shifted(acc, shift):
+    first, second = wt.halves(acc + shift)
+    return first * second
+
+
+def held(operands):
+    """A plan of each kind with operands, the arrays and keywords of its call, and its C."""
+    a, b, scales = operands
+    small = a.astype(np.int8), b.astype(np.int8)
+    shift = {"shift": np.ones(48, np.float32)}
+    bias = {"bias": np.ones(48, np.float32)}
+    scaled = {"scale_a": scales, "scale_b": np.ones(48, np.float32), "scale_d": 2.0}
+    said = {"backend": "emulator"}
+    added = {"epilogue": lambda acc, bias: acc + bias, **said}
+    return {
+        "one GEMM": (wt.plan(a, b, **added, **bias), (a, b), bias, np.ones((16, 48), np.float32)),
+        "two GEMMs": (wt.plan(a, b, epilogue=shifted, **shift, **said), (a, b), shift, np.ones((16, 48), np.float32)),
+        "scales": (wt.plan(*small, **scaled, **added, **bias), small, scaled | bias, np.ones((16, 48), np.float32)),
+    }
+
+
+KINDS = ("one GEMM", "two GEMMs", "scales")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_names_the_operands_that_its_calls_give(operands, kind):
+    made, arrays, given, _ = held(operands)[kind]
+    assert sorted(made.operands) == sorted(given)
+    made(*arrays, **given)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_ignores_no_keyword(operands, kind):
+    made, arrays, given, _ = held(operands)[kind]
+    with pytest.raises(wt.ArgumentTypeError, match=r"alpha: it is fixed when a plan is made: warptile\.plan\(a, b"):
+        made(*arrays, **given, alpha=2)
+    with pytest.raises(wt.ArgumentTypeError, match="amax: it is fixed when a plan is made"):
+        made(*arrays, **given, amax=True)
+    with pytest.raises(wt.ArgumentTypeError, match=r"unexpected keyword argument 'oout'\. Did you mean 'out'\?"):
+        made(*arrays, **given, oout=None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_operand_that_is_missing_is_named(operands, kind):
+    made, arrays, given, _ = held(operands)[kind]
+    for name in given:
+        rest = {other: value for other, value in given.items() if other != name}
+        with pytest.raises((wt.EpilogueError, wt.ShapeError), match=f"{name}.*which was not given"):
+            made(*arrays, **rest)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plan_never_ignores_c(operands, kind):
+    made, arrays, given, c = held(operands)[kind]
+    with pytest.raises(wt.ShapeError, match=r"c: this plan was made without it .* warptile\.plan\(a, b, c\)"):
+        made(*arrays, c, **given)
+
+
+def test_a_plan_that_was_made_with_c_asks_for_it(operands):
+    a, b, scales = operands
+    c = np.ones((16, 48), np.float32)
+    small = a.astype(np.int8), b.astype(np.int8)
+    scaled = wt.plan(*small, c, scale_a=scales, backend="emulator")
+    for made, arrays, given in (
+        (wt.plan(a, b, c, backend="emulator"), (a, b), {}),
+        (wt.plan(a, b, c, epilogue=gated, backend="emulator"), (a, b), {}),
+        (scaled, small, {"scale_a": scales}),
+    ):
+        made(*arrays, c, **given)
+        with pytest.raises(wt.ShapeError, match=r"c: got None, and this plan adds it .* plan\(a, b, c\)"):
+            made(*arrays, **given)
+
+
+def test_scales_of_other_shapes_are_answered_with_a_call_that_runs(operands):
+    made, arrays, given, _ = held(operands)["scales"]
+    with pytest.raises(wt.ShapeError, match=r"plan\(a, b, scale_a=scale_a, scale_b=scale_b, scale_d=scale_d, b"):
+        made(*arrays, **given | {"scale_a": np.ones((), np.float32)})
+
+
+def test_an_operand_without_an_epilogue_is_shown_one(operands):
+    a, b, _ = operands
+    for function in (wt.matmul, wt.plan):
+        with pytest.raises(wt.ArgumentTypeError, match=r"such as epilogue=lambda acc, res: acc \+ res, res=res"):
+            function(a, b, res=np.ones(48, np.float32))

@@ -193,9 +193,10 @@ def view(array: Any, name: str) -> ArrayView:
         call = f"{name}.matrix"
     else:
         call = f"{name}.{dense[0]}()" if dense else f"numpy.asarray({name}, dtype='float32')"
+    advice = "leave out= away for a new one" if name == "out" else f"such as {call}"
     raise DTypeError(
         f"{name}: got {type(array).__name__}, which is not an array; it takes NumPy, torch, CuPy or JAX arrays, "
-        f"such as {call}"
+        f"{advice}"
     )
 
 

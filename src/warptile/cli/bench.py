@@ -14,6 +14,7 @@ from warptile.bench.feature_suites.feature_suites import FEATURE_SUITES
 from warptile.bench.protocol.suites import SUITES
 from warptile.cli import _calls, _emulator, _epilogues, _features, _planning, _suites, _tensor_parallel
 from warptile.cli._files import FILE_TO_WRITE
+from warptile.cli._gpu import timed_on_gpu
 from warptile.cli._names import RUNG, instead, one_of
 from warptile.cli._saving import SAVE, print_document, save
 from warptile.cli._tables import Column, console_of, said_of, show
@@ -62,6 +63,7 @@ def baseline_names(context: click.Context, parameter: click.Parameter, text: str
 @click.option("--plot", type=FILE_TO_WRITE, help="Other suites: write an SVG picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every round.")
 @SAVE
+@timed_on_gpu("bench", "`warptile bench --suite planning` times plans, and `warptile bench --suite emulator` emulation")
 def command(
     suite: str,
     sizes: tuple[int, ...],

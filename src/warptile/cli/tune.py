@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from warptile.bench.protocol.suites import SUITES
+from warptile.cli._gpu import timed_on_gpu
 from warptile.cli._names import DTYPE, RUNG, instead, one_of
 from warptile.cli._tables import Column, console_of, show
 from warptile.errors import NoDeviceError
@@ -119,7 +120,8 @@ def command(
         m, n, k, element, out=dtype_named(LADDER_OUTPUTS[element.name][0]), accumulator=accumulator, b_major=b_major
     )
     always = always_tried(name, problem)
-    with progress_bar(name) as report:
+    without = "`warptile tune --suite squares --compile-only` compiles what would be timed"
+    with timed_on_gpu("tune", without), progress_bar(name) as report:
         outcome = tune_on_gpu(rung, problem, always=always, limit=limit, fresh=not resume, report=report)
     if as_json:
         document = {

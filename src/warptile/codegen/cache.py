@@ -441,10 +441,17 @@ class Cache:
         """Every whole entry, by key.
 
         Raises:
-            UnsupportedError: the folder is a symbolic link, another user's, or open to others.
+            UnsupportedError: the folder is a symbolic link, another user's, or open to others, or cannot be read.
         """
         self._demand()
-        for key in self._keys():
+        try:
+            keys = self._keys()
+        except OSError as error:
+            raise UnsupportedError(
+                f"cache: {self.entries} cannot be read ({error.strerror or error}); set WARPTILE_CACHE_DIR to another "
+                "path"
+            ) from error
+        for key in keys:
             entry = self.get(key)
             if entry is not None:
                 yield entry

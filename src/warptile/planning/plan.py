@@ -591,5 +591,8 @@ def config_text(config: Config) -> str:
 
 
 def _common_reason(refused: list[tuple[str, str]]) -> str:
-    """The reasons for which all configurations of one rung were refused, each once."""
-    return "; ".join(dict.fromkeys(reason for _, reason in refused))
+    """Why no configuration of a rung is legal: the reason against its default, and how many others there are."""
+    reasons = list(dict.fromkeys(reason for _, reason in refused))
+    others = len(reasons) - 1
+    more = f"; {others} reason{'s' if others > 1 else ''} against its other configurations" if others else ""
+    return f"{reasons[0]}{more}"

@@ -83,6 +83,8 @@ class WarmReport:
         return tuple(each for each in self.kernels if each.state == state)
 
 
+ELSEWHERE = "set WARPTILE_CACHE_DIR to a folder that can be written to"
+
 Progress = Callable[[int, int, WarmKernel], None]
 """Called with the kernels that are done, how many there are, and the last one."""
 
@@ -106,7 +108,8 @@ def compile_ahead(
         progress: called after each kernel, in the caller's thread.
 
     Raises:
-        UnsupportedError: the cache keeps nothing; the message has the fix.
+        UnsupportedError: the cache keeps nothing; the message has the fix. What is seen only when it is written to, as
+            a full disk, fails kernel by kernel.
     """
     cache, begun = Cache(), time.monotonic()
     if problem := cache.problem():
@@ -147,6 +150,9 @@ def _compile(source: Source, arch: str, name: str, plan: Plan | Addend) -> WarmK
         if cached_kernel(source, arch) is None:
             compile_source(source, arch)
             state = "compiled"
+            if cached_kernel(source, arch) is None:
+                state = "failed"
+                error = f"it compiles, and is not kept in {Cache().folder}: make room there, or {ELSEWHERE}"
     except WarptileError as failure:
         state, error = "failed", str(failure)
     config = dict(plan.config) if isinstance(plan, Plan) else {}

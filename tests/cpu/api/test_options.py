@@ -293,3 +293,8 @@ def test_advice_for_out_runs_as_written():
         wt.matmul(a, b, out=ones(3, 4), **EMULATOR)
     out = eval(str(caught.value).rpartition("out=")[2], {"numpy": np})
     assert wt.matmul(a, b, out=out, **EMULATOR) is out
+
+
+def test_an_out_that_is_no_array_is_not_answered_with_a_copy_of_it():
+    with pytest.raises(wt.DTypeError, match=r"out: got list, .*, leave out= away for a new one"):
+        wt.matmul(ones(2, 3), ones(3, 2), out=[[0.0, 0.0]], **EMULATOR)

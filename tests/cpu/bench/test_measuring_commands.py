@@ -111,10 +111,20 @@ def test_bench_knows_its_baselines(capsys):
 
 
 @pytest.mark.skipif(driver.available(), reason="there is a GPU")
-@pytest.mark.parametrize("arguments", [["tune"], ["bench"], ["profile", "simt-naive", "--backend", "gpu"]])
-def test_without_a_gpu_the_exit_code_says_so(arguments, capsys):
+@pytest.mark.parametrize(
+    ("arguments", "without"),
+    [
+        (["tune"], "Without one, `warptile tune --suite squares --compile-only` compiles"),
+        (["bench"], "Without one, `warptile bench --suite planning` times plans"),
+        (["bench", "--suite", "calls"], "`warptile bench --suite emulator` emulation"),
+        (["profile", "simt-naive", "--backend", "gpu"], "backend='emulator' works without one"),
+    ],
+)
+def test_without_a_gpu_the_exit_code_says_so_and_the_message_what_runs(arguments, without, capsys):
     assert run(arguments) == NO_GPU
-    assert "NoDeviceError" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "NoDeviceError" in said
+    assert without in " ".join(said.split())
 
 
 def test_a_profile_from_the_emulator_has_the_lines_of_the_kernel(capsys):

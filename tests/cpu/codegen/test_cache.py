@@ -246,6 +246,14 @@ def test_a_path_that_cannot_be_a_folder_keeps_nothing_and_does_not_raise(tmp_pat
     assert file.read_text() == ""
 
 
+def test_a_path_that_cannot_be_a_folder_is_named_when_it_is_listed_or_exported(tmp_path):
+    (tmp_path / "file").write_text("")
+    cache = Cache(tmp_path / "file" / "below")
+    for use in (lambda: list(cache.list()), lambda: cache.export_to(tmp_path / "kernels.zip")):
+        with pytest.raises(UnsupportedError, match=r"cannot be read \(Not a directory\); set WARPTILE_CACHE_DIR"):
+            use()
+
+
 def test_a_disk_that_refuses_to_write_keeps_nothing(filled, monkeypatch):
     def full(self, data):
         raise OSError(28, "No space left on device")

@@ -7,7 +7,10 @@ import pytest
 
 import warptile as wt
 from explained import unwrapped
+from warptile.dtypes import DTYPES
 from warptile.planning.explanation import by_reason, headline, labelled, listed
+from warptile.planning.plan import make_plan
+from warptile.problem import Problem
 
 
 def zeros(*shape, dtype=np.float16):
@@ -72,6 +75,15 @@ def test_what_is_predicted_to_be_a_little_faster_than_the_default_is_said_to_be_
     faster = [reason for _, reason in made.plan.rejected if reason.endswith("less than 90% of its time")]
     own, _, taken = re.match(r"predicted ([\d.]+) (ms, against) ([\d.]+) ms; the default is left", faster[0]).groups()
     assert 0.9 * float(taken) < float(own) < float(taken)
+
+
+def test_a_rung_is_refused_for_the_reason_against_its_default_and_the_others_are_counted():
+    element = DTYPES["float32"]
+    large = Problem.dense(10**12, 160, 96, element, out=element, accumulator=element)
+    expected = r"of 8 x 32; .*; \d reasons against its other configurations$"
+    with pytest.raises(wt.UnsupportedError, match=expected) as said:
+        make_plan(large, rung="simt-naive")
+    assert str(said.value).count("has at most") == 1
 
 
 def test_how_lines_are_laid_out():

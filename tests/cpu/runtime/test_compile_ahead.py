@@ -1,5 +1,6 @@
 """Kernels compiled ahead: each once, in parallel, and what has been made stays when it is interrupted."""
 
+import re
 import threading
 import time
 from dataclasses import replace
@@ -115,3 +116,11 @@ def test_nothing_to_compile_is_no_error(monkeypatch, tmp_path):
     report = compile_ahead([], REFERENCE)
     assert report.kernels == ()
     assert list(Cache().list()) == []
+
+
+def test_a_kernel_that_the_cache_does_not_keep_has_failed(stubbed, monkeypatch):
+    monkeypatch.setattr(ahead, "cached_kernel", lambda source, arch: None)  # the disk is full
+    report = compile_ahead([plan(64, 64, 64)], REFERENCE)
+    [kernel] = report.failed
+    assert kernel.error is not None
+    assert re.search(r"it compiles, and is not kept in .*: make room there, or set WARPTILE_CACHE_DIR to", kernel.error)

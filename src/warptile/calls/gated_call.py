@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from warptile.arrays import array_view
@@ -65,7 +66,7 @@ class GatedEpilogue:
             found[second_columns(name)] = columns(given[name], name, self.paired.kind, n, second=True)
         return {name: each for name, each in (found | {SECOND_PRODUCT: second}).items() if name in self.names}
 
-    @property
+    @cached_property
     def given_names(self) -> tuple[str, ...]:
         """The caller's operands."""
         made = {SECOND_PRODUCT}
@@ -242,7 +243,8 @@ class GatedPlan(MatmulPlan):
     def __call__(self, a: Any, b: Any, /, c: Any = None, *, out: Any = None, **epilogue_tensors: Any) -> Any:
         """Multiply arrays like those that the plan was made for; as `MatmulPlan`."""
         kind = self.gated.paired.kind
-        check_operands(self.operands, epilogue_tensors)
+        if (*epilogue_tensors,) != self.gated.given_names:  # usually they come in this order
+            check_operands(self.operands, epilogue_tensors)
         of_d = self.of_d.gemms[-1].call
         check_addend(c, of_d.beta, beta_given=of_d.beta_given)
         if product_columns(b, kind) != self.n:

@@ -12,7 +12,7 @@ from warptile.arrays.array_view import is_tracer
 from warptile.arrays.epilogue_operands import check_names
 from warptile.arrays.jax_arrays import gpu_views
 from warptile.arrays.mixtures import refuse_beside_tracers
-from warptile.arrays.options import beta_of, refuse_unknown
+from warptile.arrays.options import refuse_unknown
 from warptile.calls.binding import bind, bind_fused
 from warptile.calls.call_options import CallOptions, said_of
 from warptile.calls.chosen_kernel import chosen_kernel
@@ -423,7 +423,7 @@ def plan(
             scale_b=scaled.scale_b, rung=rung, config=config, max_sms=max_sms, backend=backend,
             batch_invariant=batch_invariant, **scaled.operands,
         )  # fmt: skip
-        return ScaledPlan(made, scaled.kinds, beta_of(beta, c), beta is not None)
+        return ScaledPlan.of(made, scaled.kinds, beta, c)
     program = None
     if epilogue is None:
         refuse_unknown("plan", _keywords(matmul), epilogue_tensors)
@@ -446,7 +446,8 @@ def plan(
     )  # fmt: skip
     product = call.arranged(a, b, c, out, copy=False, program=program, operands=epilogue_tensors)
     chosen, apart = chosen_kernel(product, call)
-    return GemmPlan(chosen, product.batch, product.copies, call, apart, program)
+    names = () if program is None else tuple(program.operands)
+    return GemmPlan(chosen, product.batch, product.copies, call, apart, program, names)
 
 
 @lru_cache

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from warptile.arrays import array_view
@@ -35,16 +34,22 @@ class GatedEpilogue:
         paired: which columns, and which operands have N of them.
         function: the epilogue of N / 2 columns.
         names: its operands, of which the second product is one unless nothing is made of it.
+        given: the caller's operands.
     """
 
     paired: ColumnPairs
     function: Callable[..., Any]
     names: tuple[str, ...]
+    given: tuple[str, ...] = ()
 
     @staticmethod
     def of(paired: ColumnPairs, program: Program) -> GatedEpilogue:
         """The epilogue that was traced as ``program``."""
-        return GatedEpilogue(paired, replayed(program), program.operands)
+        made = {SECOND_PRODUCT}
+        for name in paired.operands:
+            made |= {first_columns(name), second_columns(name)}
+        given = (*paired.operands, *(name for name in program.operands if name not in made))
+        return GatedEpilogue(paired, replayed(program), program.operands, given)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return GatedEpilogue.of, (self.paired, self.function.warptile_program)  # type: ignore[attr-defined]
@@ -65,14 +70,6 @@ class GatedEpilogue:
             found[first_columns(name)] = columns(given[name], name, self.paired.kind, n, second=False)
             found[second_columns(name)] = columns(given[name], name, self.paired.kind, n, second=True)
         return {name: each for name, each in (found | {SECOND_PRODUCT: second}).items() if name in self.names}
-
-    @cached_property
-    def given_names(self) -> tuple[str, ...]:
-        """The caller's operands."""
-        made = {SECOND_PRODUCT}
-        for name in self.paired.operands:
-            made |= {first_columns(name), second_columns(name)}
-        return (*self.paired.operands, *(name for name in self.names if name not in made))
 
     @property
     def reads_second(self) -> bool:
@@ -231,7 +228,7 @@ class GatedPlan(MatmulPlan):
     @property
     def operands(self) -> tuple[str, ...]:
         """Those of the caller's epilogue."""
-        return self.gated.given_names
+        return self.gated.given
 
     def explain(self) -> str:
         """Both GEMMs, each as `MatmulPlan.explain` says it."""
@@ -243,7 +240,7 @@ class GatedPlan(MatmulPlan):
     def __call__(self, a: Any, b: Any, /, c: Any = None, *, out: Any = None, **epilogue_tensors: Any) -> Any:
         """Multiply arrays like those that the plan was made for; as `MatmulPlan`."""
         kind = self.gated.paired.kind
-        if (*epilogue_tensors,) != self.gated.given_names:  # usually they come in this order
+        if (*epilogue_tensors,) != self.gated.given:  # usually they come in this order
             check_operands(self.operands, epilogue_tensors)
         of_d = self.of_d.gemms[-1].call
         check_addend(c, of_d.beta, beta_given=of_d.beta_given)

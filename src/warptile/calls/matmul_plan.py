@@ -111,6 +111,7 @@ class GemmPlan(MatmulPlan):
         call: factors, types and backend.
         apart: why one launch does not take the whole batch; None where it does.
         program: the epilogue, or None.
+        names: its operands.
         calls: what calls of the plan have bound, by the type of ``a``.
     """
 
@@ -120,6 +121,7 @@ class GemmPlan(MatmulPlan):
     call: CallOptions
     apart: str | None = None
     program: Program | None = None
+    names: tuple[str, ...] = ()
     calls: dict[type, CallCache] = field(default_factory=dict)
 
     @property
@@ -130,7 +132,7 @@ class GemmPlan(MatmulPlan):
     @property
     def operands(self) -> tuple[str, ...]:
         """Those of the epilogue."""
-        return () if self.program is None else tuple(self.program.operands)
+        return self.names
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "calls": {}}  # addresses of kernels and machine code, which are this process's

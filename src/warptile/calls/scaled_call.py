@@ -436,12 +436,22 @@ class ScaledPlan(MatmulPlan):
         kinds: what the epilogue applies.
         beta: factor of C.
         beta_given: it was given; else it follows from whether there was a C.
+        names: scales, and operands of the caller's epilogue.
     """
 
     restated: MatmulPlan
     kinds: Kinds
     beta: float
     beta_given: bool
+    names: tuple[str, ...]
+
+    @staticmethod
+    def of(restated: MatmulPlan, kinds: Kinds, beta: Any, c: Any) -> ScaledPlan:
+        """The plan of a call; ``beta`` and ``c`` as given."""
+        given = (kinds.a != ABSENT, kinds.b != ABSENT, kinds.d)
+        scales = [name for name, there in zip(("scale_a", "scale_b", "scale_d"), given, strict=True) if there]
+        names = (*scales, *(name for name in restated.operands if name not in OWN))
+        return ScaledPlan(restated, kinds, beta_of(beta, c), beta is not None, names)
 
     @property
     def gemms(self) -> tuple[GemmPlan, ...]:
@@ -451,9 +461,7 @@ class ScaledPlan(MatmulPlan):
     @property
     def operands(self) -> tuple[str, ...]:
         """Scales, and operands of the caller's epilogue."""
-        given = (self.kinds.a != ABSENT, self.kinds.b != ABSENT, self.kinds.d)
-        scales = [name for name, there in zip(("scale_a", "scale_b", "scale_d"), given, strict=True) if there]
-        return (*scales, *(name for name in self.restated.operands if name not in OWN))
+        return self.names
 
     def explain(self) -> str:
         """As `MatmulPlan.explain`."""

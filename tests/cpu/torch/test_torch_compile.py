@@ -212,6 +212,28 @@ def test_a_held_plan_with_an_epilogue_is_traced():
     assert torch.allclose(compiled(lambda a, b: held(a, b, x=x, s=3.0))(a, b), a @ b * x + 3)
 
 
+def test_a_held_plan_of_a_gate_is_traced():
+    a, b, x, c = (drawn(*shape, grad=False) for shape in ((3, 4), (4, 6), (6,), (3, 6)))
+
+    def gate(acc, x):
+        first, second = wt.halves(acc + x)
+        return first * second
+
+    plain, added = wt.plan(a, b, epilogue=gate, x=x), wt.plan(a, b, c, epilogue=gate, x=x)
+    sums = a @ b + x
+    assert torch.allclose(compiled(lambda a, b: plain(a, b, x=x))(a, b), sums[:, :3] * sums[:, 3:])
+    sums = sums + c
+    assert torch.allclose(compiled(lambda a, b: added(a, b, c, x=x))(a, b), sums[:, :3] * sums[:, 3:])
+
+
+def test_a_held_plan_with_scales_is_traced():
+    a, b = (torch.randint(-3, 4, shape, dtype=torch.int8) for shape in ((3, 4), (4, 5)))
+    rows, x = torch.full((3, 1), 0.5), torch.randn(5)
+    held = wt.plan(a, b, scale_a=rows, epilogue=lambda acc, x: acc + x, x=x)
+    found = compiled(lambda a, b: held(a, b, scale_a=rows, x=x))(a, b)
+    assert torch.allclose(found, a.float() @ b.float() / 2 + x)
+
+
 @pytest.mark.parametrize(
     ("epilogue", "message"),
     [

@@ -17,10 +17,8 @@ def test_a_missing_race_history_is_no_reason_to_look_at_all_buffers(monkeypatch)
     monkeypatch.setattr(MemoryState, "make_missing", lambda self: (made.append(1), make_missing(self))[1])
     parameters = ", ".join(f"int* p{number}" for number in range(BUFFERS))
     stores = " ".join(f"p{number}[at] = at + {number};" for number in range(BUFFERS))
-    kernel = wt.kernel(
-        f'extern "C" __global__ void store({parameters}) {{ int at = blockIdx.x * blockDim.x + threadIdx.x; {stores} }}',
-        "store",
-    )
+    body = f"int at = blockIdx.x * blockDim.x + threadIdx.x; {stores}"
+    kernel = wt.kernel(f'extern "C" __global__ void store({parameters}) {{ {body} }}', "store")
     buffers = [np.zeros(THREADS, np.int32) for _ in range(BUFFERS)]
     kernel[(THREADS // 256,), (256,)](*buffers)
     for number, buffer in enumerate(buffers):

@@ -1,10 +1,14 @@
 """mma-split-k: float64 products of few tiles on tensor cores, whose K several blocks share."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import warptile as wt
 from covering import covering, few
+from warptile.codegen.nvrtc import compile_source
+from warptile.codegen.translation_unit import translation_unit
 from warptile.dtypes import DTYPES
 from warptile.errors import UnsupportedError
 from warptile.planning.plan import make_plan
@@ -82,6 +86,36 @@ def test_plans_take_it_where_tiles_are_few(shape, rung):
     if rung == "mma-split-k":
         assert plan.config in MMA_SPLIT_K.candidates(dense(*shape))
         assert not plan.launch("entry").co_resident  # blocks count arrivals and wait for none
+
+
+def test_k_is_split_only_where_parts_pay():
+    assert make_plan(dense(128, 128, 128)).config["SPLITS"] == 1
+    assert make_plan(dense(144, 160, 5288)).config["SPLITS"] > 1
+    for extents in ((128, 128, 128), (144, 160, 5288), (4000, 4000, 64)):
+        assert any(each["SPLITS"] == 1 for each in MMA_SPLIT_K.candidates(dense(*extents)))
+
+
+@pytest.mark.parametrize("layout", ["row row", "row col", "col row", "col col"])
+@pytest.mark.parametrize("size", few(SIZES, 1), ids=str)
+def test_unaligned_doubles_do_not_spill(size, layout):
+    """They take twice the copies of aligned ones, each with its address and predicate."""
+    a_major, b_major = layout.split()
+    of = Problem.dense(513, 515, 517, DOUBLE, out=DOUBLE, accumulator=DOUBLE, a_major=a_major, b_major=b_major)
+    config = next(
+        each for each in MMA_SPLIT_K.candidates(of) if (each["BM"], each["BN"], each["STAGES"]) == (*size[:2], size[5])
+    )
+    assert MMA_SPLIT_K.illegal(of, config) is None
+    compiled = compile_source(translation_unit(MMA_SPLIT_K.resolve(of, config)), "sm_90a")
+    assert compiled.resources.spill_bytes == 0
+
+
+def test_tiles_with_too_many_copies_of_unaligned_doubles_are_refused():
+    of = dense(512, 512, 512)
+    config = {**MMA_SPLIT_K.candidates(of)[-1], "BK": 32, "STAGES": 3}
+    assert (config["BM"], config["BN"]) == (64, 64)
+    assert MMA_SPLIT_K.illegal(of, config) is None
+    unaligned = replace(of, b=replace(of.b, alignment_bytes=8))
+    assert "copies 32 elements of a stage one by one" in MMA_SPLIT_K.illegal(unaligned, config)
 
 
 def test_what_it_does_not_take_is_refused():

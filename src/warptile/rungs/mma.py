@@ -147,9 +147,11 @@ def usual(problem: Problem) -> tuple[Config, ...]:
 
 def first_busy(rung: Rung, problem: Problem, configs: tuple[Config, ...], device: DeviceLimits) -> Config:
     """The first of ``configs`` that is legal and keeps enough SMs busy, else the last that is legal, else the last."""
-    legal = [config for config in configs if rung.illegal(problem, config, device) is None]
-    large = (config for config in legal if blocks(problem, config) >= BUSY_SHARE * device.sms)
-    return next(large, (legal or list(configs))[-1])
+    large = (config for config in configs if blocks(problem, config) >= BUSY_SHARE * device.sms)
+    for config in (*large, *reversed(configs)):
+        if rung.illegal(problem, config, device) is None:
+            return config
+    return configs[-1]
 
 
 def _final(

@@ -62,8 +62,9 @@ __device__ __forceinline__ Vector<ACC_ELEMENT, WIDTH> read_vector(const ACC_ELEM
     }
 }
 
-// Whether a warp's doubles go from registers to D without a patch, element by element: of a small tile, which takes no
-// longer to store than one access takes, where the four lanes of a row write whole sectors or D is unaligned anyway.
+// Whether a warp stores doubles from registers, element by element, instead of through a patch: those of a small tile,
+// where latency counts, if the four lanes of a row write whole sectors, or if D is unaligned and no store would be
+// wide.
 template <int WIDTH, typename OPERATION, typename TILE>
 inline constexpr bool STORES_REGISTERS =
     OPERATION::DOUBLE && TILE::WM * TILE::WN <= 256 && (OPERATION::B_COLUMN_MAJOR || WIDTH == 1);

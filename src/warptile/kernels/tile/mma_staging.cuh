@@ -152,7 +152,7 @@ struct PanelIterator {
             COPY::template part<UNIT>(shared, from + lines * line_bytes + bytes,
                                       lines <= last_line - line ? COPY::BYTES : 0);
         } else if constexpr (CLIPS) {
-            const int valid = min(max(units_left * UNIT - (byte + bytes), 0), COPY::BYTES);
+            const int valid = min(max(units_left - (byte + bytes) / UNIT, 0), COPY::BYTES / UNIT) * UNIT;
             COPY::template part<UNIT>(shared, from + lines * line_bytes + bytes, valid);
         } else {
             COPY::whole(shared, from + lines * line_bytes + bytes);

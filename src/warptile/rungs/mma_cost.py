@@ -7,10 +7,10 @@
 * splits: where CTAs share K, the last one of a tile adds up all partial sums.
 * launch: the launch.
 
-The terms add up: so fits best. Constants are fitted to timings of 175 problems in all layouts, a fifth of them batches,
-on an H200, with some thirty configurations each. Of problems that the fit left out, the configuration that is predicted
-to be the fastest needs 1.03 times as long as the fastest in the mean, and 1.22 times at most; predictions are within
-13 % on eight of ten (2026-11-29, no record).
+The terms add up: so fits best. Constants are fitted to timings of 173 problems in all layouts, a fifth of them batches,
+on an H200, with some eighteen configurations each. Of problems that the fit left out, the configuration that is
+predicted to be the fastest needs 1.03 times as long as the fastest in the mean, and 1.22 times at most; predictions are
+within 13 % on eight of ten (2026-11-29, no record).
 """
 
 from __future__ import annotations

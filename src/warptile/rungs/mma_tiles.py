@@ -165,10 +165,10 @@ def min_blocks(problem: Problem, config: Config) -> int:
     they are offered all registers of an SM.
     """
     aligned = min(problem.a.alignment_bytes, problem.b.alignment_bytes) >= VECTOR_BYTES
-    found = config["MIN_BLOCKS"]
-    if problem.a.dtype.bits == 64 and not (aligned and problem.epilogue is None):
-        found -= 1
-    return found if aligned and found == config["MIN_BLOCKS"] else max(found, 1)
+    fewer = problem.a.dtype.bits == 64 and not (aligned and problem.epilogue is None)
+    if aligned and not fewer:
+        return config["MIN_BLOCKS"]
+    return max(config["MIN_BLOCKS"] - fewer, 1)
 
 
 def type_reason(problem: Problem, *, eight_bits: bool = False, batches: bool = False) -> str | None:

@@ -12,15 +12,17 @@ from warptile.rungs.kernel_spec import KernelSpec, gemm_members
 
 PARTIALS, ARRIVALS = "partial sums", "arrivals"
 
+MOST_PARTS = 65536
+"""Of the K of a tile."""
 
-def shared_by_blocks(one: KernelSpec, splits: int, tile_bytes: int, *, at_run_time: bool = True) -> KernelSpec:
+
+def shared_by_blocks(one: KernelSpec, splits: int, tile_bytes: int) -> KernelSpec:
     """A launch with ``splits`` blocks for each tile.
 
     Args:
         one: the launch with one block for each, whose parameters are those of every GEMM.
         splits: parts of K; without workspace where there is one.
         tile_bytes: of a tile's sums.
-        at_run_time: the kernel takes the number of parts as a parameter, the last one.
     """
     tiles, shared = one.grid[0], splits > 1
     seen = one.view.problem
@@ -28,10 +30,9 @@ def shared_by_blocks(one: KernelSpec, splits: int, tile_bytes: int, *, at_run_ti
         *gemm_members(one.view),
         ("partials", Pointer(PARTIALS if shared else None)),
         ("arrivals", Pointer(ARRIVALS if shared else None)),
+        ("splits", Scalar("s32", splits)),
+        *batch_members(seen),
     )
-    if at_run_time:
-        members += (("splits", Scalar("s32", splits)),)
-    members += batch_members(seen)
     workspaces = (Workspace(PARTIALS, tiles * splits * tile_bytes), Workspace(ARRIVALS, tiles * 4, zero=True))
     return replace(
         one,
@@ -44,7 +45,9 @@ def shared_by_blocks(one: KernelSpec, splits: int, tile_bytes: int, *, at_run_ti
 
 
 def parts_reason(tiles: int, splits: int) -> str | None:
-    """Why a grid cannot have a block for each part of each tile, or None."""
+    """Why a grid cannot have a block for each part of each tile, or None: ``begin_of_part`` counts in 32 bits."""
+    if splits > MOST_PARTS:
+        return f"SPLITS is {splits}; at most {MOST_PARTS} blocks share a tile"
     if tiles * splits >= 2**31:
         return f"it has {tiles} tiles of {splits} blocks; a grid has fewer than 2**31"
     return None

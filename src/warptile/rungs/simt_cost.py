@@ -3,17 +3,17 @@ where they compete with others.
 
 * sm: what the SM with the most blocks does, by what limits a K tile: the instructions of all its blocks (multiply-adds,
   copies into shared memory and what a warp does once), or how long a block's warps take to issue theirs, for as many
-  blocks as it holds at a time; each block's first loads; and storing their tiles.
+  blocks as it holds at a time; and storing their tiles.
 * dram: operands and D once, at the bandwidth that such kernels reach.
 * splits: where blocks share K, the last one of a tile adds up all partial sums.
 * launch: the launch.
 
 `warptile.planning.cost_bounds` says how fast a perfect schedule would be, which ranks configurations of one kernel,
-and `warptile.expected` how long simt-warptile takes on large matrices. Constants are fitted to timings of 340 float32
-problems in all layouts on an H200, with some fourteen configurations each: a third of them with K below 64, half with
-fewer than 100 columns, a fifth tiny. The configuration that is predicted to be the fastest needs 1.03 times as long as
-the fastest, and 2.6 times for one problem (5424 x 4 x 72); predictions are within 13 % on eight of ten (2026-11-29, no
-record).
+and `warptile.expected` how long simt-warptile takes on large matrices. Constants are fitted to timings of 349 float32
+problems in all layouts on an H200, with eight configurations each, split along K and not: half of them with fewer than
+256 rows or columns, a third small. The configuration that is predicted to be the fastest needs 1.03 times as long as
+the fastest, and 2.3 times for one problem; predictions of fast configurations are within 9 % on eight of ten
+(2026-11-29, no record).
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from warptile.problem import Operand, Problem
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import blocks, ceil_div
 
-FMA_CLOCKS, COPY_CLOCKS, TRANSPOSING, WARP_CLOCKS = 0.985, 4.14, 0.533, 12.3
+FMA_CLOCKS, COPY_CLOCKS, TRANSPOSING, WARP_CLOCKS = 0.862, 7.24, 0.516, 8.59
 """Of the SM: of multiply-adds, in clocks that they take at its full rate; of 32 copies to shared memory, and the share
 of that of copies which transpose; and of a warp for each K tile."""
 
-FMA_OF_WARP, COPY_OF_WARP = 2.12, 34.4
+FMA_OF_WARP, COPY_OF_WARP = 3.98, 16.8
 """Of a K tile of a block alone: of the multiply-adds of one of its warps, and of its copies, in the same units."""
 
-FIRST_CLOCKS, STORED_CLOCKS, EXCHANGED_CLOCKS = 250.0, 0.123, 0.49
-"""Of a block's first loads; and of four bytes of a tile, on their way to D, in vectors or by way of shared memory."""
+STORED_CLOCKS, EXCHANGED_CLOCKS = 0.189, 0.312
+"""Of four bytes of a tile, on their way to D, in vectors or by way of shared memory."""
 
-DRAM_BYTES_PER_S, STORED_BYTES_PER_S, LAUNCH_US = {True: 3.74e12, False: 2.9e12}, 2.78e12, 2.18
+DRAM_BYTES_PER_S, STORED_BYTES_PER_S, LAUNCH_US = {True: 3.33e12, False: 2.5e12}, 2.35e12, 1.84
 """Of operands, by whether copies of B have 16 bytes; of D; and of the launch."""
 
-SPLIT_US, ELEMENT_US = 1.0, 0.0072
+SPLIT_US, ELEMENT_US = 1.26, 0.0056
 """Of a block's arrival, and of each four bytes of a thread for each part of K that the last block adds."""
 
-BUSY_OR_WAITING, SM_OR_DRAM = 1.48, 2.73
+BUSY_OR_WAITING, SM_OR_DRAM = 1.69, 4.33
 """Exponents of the norms of times that overlap: the larger, the better."""
 
 FMA_A_CLOCK = {1: 128, 2: 64}
@@ -67,7 +67,7 @@ def terms_us(seen: Problem, config: Config, sms: int) -> tuple[dict[str, float],
     vector = 4 // words  # elements of 16 bytes
     in_vectors = seen.d.major == "row" and _elements_of_copy(seen.d, "row", seen.n) == vector
     stored = of_busiest * bm * bn * words * (STORED_CLOCKS if in_vectors else EXCHANGED_CLOCKS)
-    clocks = k_tiles * overlapped(busy, waiting, BUSY_OR_WAITING) + stored + at_a_time * FIRST_CLOCKS
+    clocks = k_tiles * overlapped(busy, waiting, BUSY_OR_WAITING) + stored
     operand_bytes = (seen.m + seen.n) * seen.k * seen.batch * seen.a.dtype.bits // 8
     d_bytes = seen.m * seen.n * seen.batch * seen.d.dtype.bits // 8 * (2 if seen.reads_matrix_c else 1)
     found = {

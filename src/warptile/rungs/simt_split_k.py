@@ -42,6 +42,9 @@ THREADS_OF_SM = 512
 MOST_SPLITS, LEAST_STAGES = 16, 4
 """Parts of K at most, and tiles along K that each has at least."""
 
+LEAST_ROWS = 16
+"""Of tiles of which half may be outside D, and which are looked at nevertheless."""
+
 FEW_COLUMNS, LONG_K = 16, 200
 """D's transpose is computed where D has fewer columns than rows, if it has so few, or K is so long: sums take longer to
 store transposed."""
@@ -63,9 +66,12 @@ class SimtSplitK(RankedRung, SimtWarptile):
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """As `Rung.candidates`: for each tile, as many parts as keep the GPU busy."""
         found, swap = [], fewer_columns(problem) & (problem.n <= FEW_COLUMNS or problem.k >= LONG_K)
+        as_seen = seen(problem, swap)
         for values in FLOAT64_TILES if problem.accumulator.bits == 64 else TILES:
             config = dict(zip(WARPTILE_KEYS, values, strict=True))
-            wanted = ceil_div(device.sms * THREADS_OF_SM, blocks(seen(problem, swap), config) * self.threads(config))
+            if config["BM"] > LEAST_ROWS and config["BM"] >= 2 * as_seen.m:
+                continue
+            wanted = ceil_div(device.sms * THREADS_OF_SM, blocks(as_seen, config) * self.threads(config))
             most = 1 if problem.ieee else ceil_div(problem.k, config["BK"] * LEAST_STAGES)
             found.append({**config, "SPLITS": max(1, min(wanted, most, MOST_SPLITS)), SWAP: swap})
         return tuple(found)

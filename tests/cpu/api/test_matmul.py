@@ -60,16 +60,20 @@ def test_tf32_is_less_exact_and_only_on_request():
 
 
 def test_which_rung_each_type_gets():
-    def rung_of(dtype, **options):
-        a = drawn(64, 64, dtype=dtype)
+    def rung_of(dtype, size=64, **options):
+        a = drawn(size, size, dtype=dtype)
         return wt.plan(a, a, backend="emulator", **options).plan.rung
 
-    assert rung_of("float32").name == "wgmma-bf16x6"
+    assert rung_of("float32").name == rung_of("float64").name == "simt-gemv"
+    assert rung_of("float32", 512).name == "wgmma-split"
     assert rung_of("float32", precision="ieee").name == "simt-split-k"
     assert rung_of("float32", precision="tf32").name == "wgmma-final"
-    assert rung_of("float64").name == "mma-split-k"
-    for dtype in ("float16", "bfloat16", "int8", "uint8", "float8_e4m3", "float8_e5m2"):
+    assert rung_of("float64", 512).name == "mma-split-k"
+    for dtype in ("float16", "bfloat16", "float8_e4m3", "float8_e5m2"):
         assert rung_of(dtype).name == "wgmma-final"
+    for dtype in ("int8", "uint8"):  # B lies as wgmma does not take it
+        assert rung_of(dtype).name == "simt-gemv"
+        assert rung_of(dtype, 512).name == "wgmma-final"
 
 
 @pytest.mark.parametrize(
@@ -311,7 +315,7 @@ def test_an_a_by_columns_is_copied_only_where_the_kernel_needs_rows(dtype, rung)
 
 def test_where_the_architecture_lacks_the_rung_an_a_by_columns_is_copied(monkeypatch):
     monkeypatch.setenv("WARPTILE_ARCH", "sm_75")
-    plan = wt.plan(drawn(48, 32, dtype="float16").T, drawn(48, 16, dtype="float16"), backend="emulator")
+    plan = wt.plan(drawn(256, 128, dtype="float16").T, drawn(256, 64, dtype="float16"), backend="emulator")
     assert plan.plan.rung.family == "wmma"
     assert "stored by columns" in plan.explain()
 

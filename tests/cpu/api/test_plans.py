@@ -62,7 +62,7 @@ def test_a_plan_s_repr_says_what_is_computed_and_by_which_kernels(operands):
     said = {name: repr(each) for name, each in plans(*operands).items()}
     assert all(each.startswith("<plan of D") for each in said.values())
     assert all(each.endswith("; print(plan.explain()) says why>") for each in said.values())
-    assert "by wgmma" in said["scales"]
+    assert "by simt-gemv" in said["scales"]
     assert " and " in said["two GEMMs"]
     assert "no element" in said["no element"]
     assert "D[16, 48] = 0" in said["nothing multiplied"]

@@ -230,7 +230,7 @@ def gpu(monkeypatch, tmp_path):
     )
     monkeypatch.setitem(SUITES, "types", rows)
     made = PretendedGpu().install(monkeypatch)
-    made.time_ms = lambda rung, config: 0.2 if rung == "wgmma-sparse" else 0.4 if config["SMS"] > 1 else 0.8
+    made.time_ms = lambda rung, config: 0.2 if rung == "wgmma-sparse" else 0.4 if config.get("SMS", 2) > 1 else 0.8
     return made
 
 

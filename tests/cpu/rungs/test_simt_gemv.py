@@ -1,4 +1,4 @@
-"""simt-gemv: products with up to eight rows, which read B once in any layout and alignment."""
+"""simt-gemv: few rows of D, and small problems, whose operands no block stages, in any layout and alignment."""
 
 import ml_dtypes
 import numpy as np
@@ -10,6 +10,7 @@ from warptile.dtypes import DTYPES
 from warptile.errors import UnsupportedError
 from warptile.planning.plan import make_plan
 from warptile.problem import Problem
+from warptile.rungs.simt_gemv import SIMT_GEMV
 
 GEMV = {"rung": "simt-gemv", "backend": "emulator"}
 TYPES = {
@@ -52,6 +53,20 @@ def test_products(extents, layout, name):
     assert_product(d, a, b, spacing)
     wide[1:-1, 1:-2] = 7
     assert (wide == 7).all()
+
+
+@pytest.mark.parametrize("layout", ["row", "col"])
+@pytest.mark.parametrize("extents", few([(1, 5, 700), (13, 8, 150), (5, 40, 200), (21, 2, 64)], 2), ids=str)
+def test_every_configuration_that_plans_look_at(extents, layout):
+    m, n, k = extents
+    a, b = drawn(m, k), matrix(k, n, layout, np.float32)
+    given = wt.plan(a, b, **GEMV).plan.problem
+    tried = SIMT_GEMV.candidates(given)
+    groups = {config["BK"] // config["WARPS"] for config in tried}
+    assert len(tried) > 1
+    assert layout == "col" or max(groups) > 8 or n > 32  # lanes beyond the columns share K
+    for config in tried:
+        assert_product(wt.matmul(a, b, config=config, **GEMV), a, b, 2.0**-23)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +164,9 @@ def test_what_it_does_not_take_is_refused():
     for changed, reason in (
         ({"SPLITS": 3}, "SPLITS is 3; K of 64 has"),
         ({"WARPS": 33}, "WARPS is 33; a block has at most 32"),
-        ({"BK": 65}, "BK is 65; 8 warps take 8 rows of B each"),
-        ({"BN": 33}, "BN is 33; a warp loads 128 columns at once"),
-        ({"BN": 4096}, "without opting in a block has 49152"),
+        ({"BK": 65}, "BK is 65; 16 groups of lanes take 8 rows of B each, so it must be 128"),
+        ({"BN": 33}, "BN is 33; 1, 2, 4, ... or 32 lanes load 4 columns each: take 128"),
+        ({"BN": 65536, "BK": 8}, "without opting in a block has 49152"),
     ):
         with pytest.raises(UnsupportedError, match=reason):
             wt.matmul(a, b, config={**config, **changed}, **GEMV)

@@ -133,9 +133,9 @@ def test_parts_are_added_in_the_order_of_k_whoever_is_last():
 @pytest.mark.parametrize(
     ("shape", "rung"),
     [
-        ((40, 120, 600), "simt-split-k"), ((72, 480, 600), "simt-split-k"), ((300, 300, 20000), "wgmma-split"),
+        ((40, 120, 600), "simt-gemv"), ((72, 480, 600), "simt-split-k"), ((300, 300, 20000), "wgmma-split"),
         ((512, 512, 512), "wgmma-split"), ((2048, 2048, 2048), "wgmma-split"),
-        ((193, 161, 97), "simt-warptile"), ((256, 256, 256), "simt-split-k"), ((400, 30, 300), "simt-split-k"),
+        ((400, 300, 100), "simt-warptile"), ((200, 400, 500), "simt-split-k"), ((200, 200, 1000), "simt-split-k"),
     ],
 )  # fmt: skip
 def test_plans_take_it_where_tiles_are_few_and_k_is_long(shape, rung):

@@ -34,12 +34,10 @@ __global__ void __launch_bounds__(CONFIG::TILE::THREADS, CONFIG::MIN_BLOCKS)
     const auto position = grouped_tile<CONFIG::GROUP>(own.tile, tiles_m, tiles_n);
     const int row = position.row * TILE::BM, column = position.column * TILE::BN;
 
-    // The part begins and ends at a whole K tile, but for the last one's end: part p at tile tiles_k * p / splits, a
-    // product that takes more than 32 bits where K is very long.
-    const unsigned tiles_k = tiles_along(gemm.k, TILE::BK), each = tiles_k / splits, rest = tiles_k % splits;
-    const int begin = static_cast<int>(each * own.part + rest * own.part / splits) * TILE::BK;
-    const unsigned next = own.part + 1;
-    const int end = next == splits ? gemm.k : static_cast<int>(each * next + rest * next / splits) * TILE::BK;
+    // The part begins and ends at a whole K tile, but for the last one's end.
+    const unsigned tiles_k = tiles_along(gemm.k, TILE::BK), next = own.part + 1;
+    const int begin = static_cast<int>(begin_of_part(tiles_k, own.part, splits)) * TILE::BK;
+    const int end = next == splits ? gemm.k : static_cast<int>(begin_of_part(tiles_k, next, splits)) * TILE::BK;
     GemmParams<OPERATION> of_part = gemm;
     of_part.a = gemm.a_at(0, begin);
     of_part.b = gemm.b_at(begin, 0);

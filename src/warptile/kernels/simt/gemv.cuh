@@ -1,6 +1,6 @@
 // simt-gemv: few rows of D, or of its transpose. Every element of B is loaded once, straight into registers, and
 // multiplied with all rows of A; what a block keeps in flight decides how fast B comes from DRAM. Warps of a block
-// share K, and so do SPLITS blocks; the last of these to finish adds up all partial sums, in the order of K, so that
+// share K, and so do `splits` blocks; the last of these to finish adds up all partial sums, in the order of K, so that
 // results do not depend on who is last. A launch takes a batch.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include "simt/register_tile.cuh"
 #include "simt/operation.cuh"
 #include "tile/batch.cuh"
+#include "tile/parts_of_k.cuh"
 
 namespace warptile {
 
@@ -18,6 +19,7 @@ struct SimtGemvParams {
     GemmParams<SwappableOperation<CONFIG>> gemm;
     typename CONFIG::ACCUMULATOR* partials;
     unsigned* arrivals;
+    int splits;
     BatchStrides strides;
 };
 
@@ -45,13 +47,14 @@ struct SimtGemv {
     using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
     static constexpr int BM = CONFIG::BM, BN = CONFIG::BN, WARPS = CONFIG::WARPS;
     static constexpr bool K_MAJOR = CONFIG::B_COLUMN_MAJOR;
-    // Its columns: with a K-major B all of the tile's, else LOADS vectors of B_WIDTH that lie 32 vectors apart.
-    static constexpr int B_WIDTH = CONFIG::B_WIDTH, LOADS = BN / (32 * B_WIDTH);
+    // Its columns: with a K-major B all of the tile's, else LOADS vectors of B_WIDTH that lie LANES vectors apart.
+    static constexpr int B_WIDTH = CONFIG::B_WIDTH, VECTORS = BN / B_WIDTH;
+    static constexpr int LANES = K_MAJOR ? 1 : VECTORS < 32 ? VECTORS : 32, LOADS = VECTORS / LANES;
     static constexpr int COLUMNS = K_MAJOR ? BN : LOADS * B_WIDTH;
-    // Its elements along K in one step, and those of all threads.
-    static constexpr int STEP = CONFIG::BK, DEPTH = K_MAJOR ? STEP / (32 * WARPS) : STEP / WARPS;
-    static_assert(K_MAJOR ? STEP % (32 * WARPS) == 0 && DEPTH % B_WIDTH == 0 : STEP % WARPS == 0, "equal shares of K");
-    static_assert(K_MAJOR || BN % (32 * B_WIDTH) == 0, "whole loads of B");
+    // Groups of LANES lanes share K. A lane's elements along K in one step, and those of all groups.
+    static constexpr int GROUPS = 32 / LANES, STEP = CONFIG::BK, DEPTH = STEP / (GROUPS * WARPS);
+    static_assert(STEP % (GROUPS * WARPS) == 0 && (!K_MAJOR || DEPTH % B_WIDTH == 0), "equal shares of K");
+    static_assert(K_MAJOR || (BN % (LANES * B_WIDTH) == 0 && (LANES & (LANES - 1)) == 0), "whole loads of B");
 
     ACCUMULATOR sums[BM][COLUMNS];
 
@@ -62,7 +65,7 @@ struct SimtGemv {
         for (int i = 0; i < BM; ++i)
 #pragma unroll
             for (int j = 0; j < COLUMNS; ++j) sums[i][j] = 0;
-        int k = begin + static_cast<int>(K_MAJOR ? threadIdx.x : threadIdx.x / 32) * DEPTH;
+        int k = begin + static_cast<int>(threadIdx.x) / LANES * DEPTH;
 #pragma unroll 2
         for (; k + DEPTH <= end; k += STEP) add_products<true>(gemm, row, column, k, DEPTH);
         if (k < end) add_products<false>(gemm, row, column, k, end - k);
@@ -83,7 +86,7 @@ struct SimtGemv {
             for (int l = 0; l < DEPTH; ++l)
 #pragma unroll
                 for (int load = 0; load < LOADS; ++load) {
-                    const int at = column + (load * 32 + static_cast<int>(threadIdx.x % 32)) * B_WIDTH;
+                    const int at = column + (load * LANES + static_cast<int>(threadIdx.x % LANES)) * B_WIDTH;
                     Vector<ELEMENT, B_WIDTH> vector{};
                     if (at < gemm.n && (WHOLE || l < inside))
                         vector = *reinterpret_cast<const Vector<ELEMENT, B_WIDTH>*>(gemm.b + (k + l) * gemm.ldb + at);
@@ -122,42 +125,40 @@ struct SimtGemv {
         }
     }
 
-    // Leaves each warp's sums of the tile in shared memory.
+    // Leaves each warp's sums of the tile in shared memory: those of its groups of lanes, added up.
     __device__ __forceinline__ void share(ACCUMULATOR (&of_warps)[WARPS][BM * BN]) {
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
         for (int i = 0; i < BM; ++i)
 #pragma unroll
             for (int j = 0; j < COLUMNS; ++j) {
-                if constexpr (K_MAJOR) {
 #pragma unroll
-                    for (int other = 16; other > 0; other /= 2)
-                        sums[i][j] += __shfl_xor_sync(0xffffffff, sums[i][j], other);
-                    if (lane == 0) of_warps[warp][i * BN + j] = sums[i][j];
-                } else {
-                    of_warps[warp][i * BN + (j / B_WIDTH * 32 + lane) * B_WIDTH + j % B_WIDTH] = sums[i][j];
-                }
+                for (int other = 16; other >= LANES; other /= 2)
+                    sums[i][j] += __shfl_xor_sync(0xffffffff, sums[i][j], other);
+                const int at = K_MAJOR ? j : (j / B_WIDTH * LANES + lane) * B_WIDTH + j % B_WIDTH;
+                if (lane < LANES) of_warps[warp][i * BN + at] = sums[i][j];
             }
         __syncthreads();
     }
 };
 
 template <typename CONFIG>
-__global__ void __launch_bounds__(CONFIG::WARPS * 32) simt_gemv(const __grid_constant__ SimtGemvParams<CONFIG> params) {
+__global__ void __launch_bounds__(CONFIG::WARPS * 32, 1)
+    simt_gemv(const __grid_constant__ SimtGemvParams<CONFIG> params) {
     using TILE = SimtGemv<CONFIG>;
     using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
-    constexpr int SPLITS = CONFIG::SPLITS, ELEMENTS = CONFIG::BM * CONFIG::BN, THREADS = CONFIG::WARPS * 32;
+    constexpr int ELEMENTS = CONFIG::BM * CONFIG::BN, THREADS = CONFIG::WARPS * 32;
     __shared__ ACCUMULATOR of_warps[CONFIG::WARPS][ELEMENTS];
     __shared__ bool is_last;
-    const unsigned tiles_n = tiles_along(params.gemm.n, CONFIG::BN);
-    const PartOfTile<CONFIG::BATCHED> share(SPLITS, tiles_along(params.gemm.m, CONFIG::BM) * tiles_n);
+    const unsigned splits = params.splits;
+    const unsigned tiles_m = tiles_along(params.gemm.m, CONFIG::BM), tiles_n = tiles_along(params.gemm.n, CONFIG::BN);
+    const PartOfTile<CONFIG::BATCHED> share(splits, tiles_m * tiles_n);
     const auto gemm = matrix_of_batch<CONFIG::BATCHED>(params.gemm, params.strides, share.matrix);
-    const unsigned part = share.part;
-    const int row = share.tile / tiles_n * CONFIG::BM, column = share.tile % tiles_n * CONFIG::BN;
-    // All parts of K have one length, but for the last ones.
-    const int steps = tiles_along(gemm.k, TILE::STEP), of_part = tiles_along(steps, SPLITS);
-    const int begin = min(static_cast<int>(part) * of_part, steps) * TILE::STEP;
-    const int end = min(min(static_cast<int>(part + 1) * of_part, steps) * TILE::STEP, gemm.k);
+    const unsigned part = share.part, row_of_tiles = tiles_m == 1 ? 0 : share.tile / tiles_n;
+    const int row = row_of_tiles * CONFIG::BM, column = (share.tile - row_of_tiles * tiles_n) * CONFIG::BN;
+    const unsigned steps = tiles_along(gemm.k, TILE::STEP);
+    const int begin = begin_of_part(steps, part, splits) * TILE::STEP;
+    const int end = min(static_cast<int>(begin_of_part(steps, part + 1, splits) * TILE::STEP), gemm.k);
     TILE own;
     own.multiply(gemm, row, column, begin, end);
     own.share(of_warps);
@@ -169,20 +170,20 @@ __global__ void __launch_bounds__(CONFIG::WARPS * 32) simt_gemv(const __grid_con
         return sum;
     };
     // Element `e` of the tile, of all blocks that share it.
-    ACCUMULATOR* const of_tile = params.partials + static_cast<long long>(share.number) * SPLITS * ELEMENTS;
-    if constexpr (SPLITS > 1) {
+    ACCUMULATOR* const of_tile = params.partials + static_cast<long long>(share.number) * splits * ELEMENTS;
+    if (splits > 1) {
         for (int e = threadIdx.x; e < ELEMENTS; e += THREADS) of_tile[part * ELEMENTS + e] = sum_of_block(e);
         __syncthreads();
-        if (threadIdx.x == 0) is_last = atom_acq_rel_gpu_inc(params.arrivals + share.number, SPLITS - 1) == SPLITS - 1;
+        if (threadIdx.x == 0) is_last = atom_acq_rel_gpu_inc(params.arrivals + share.number, splits - 1) == splits - 1;
         __syncthreads();
         if (!is_last) return;
     }
     for (int e = threadIdx.x; e < ELEMENTS; e += THREADS) {
         if (row + e / CONFIG::BN >= gemm.m || column + e % CONFIG::BN >= gemm.n) continue;
         ACCUMULATOR sum = 0;
-        if constexpr (SPLITS > 1) {
+        if (splits > 1) {
 #pragma unroll 4
-            for (int i = 0; i < SPLITS; ++i) sum += __ldcg(of_tile + i * ELEMENTS + e);
+            for (unsigned i = 0; i < splits; ++i) sum += __ldcg(of_tile + i * ELEMENTS + e);
         } else {
             sum = sum_of_block(e);
         }

@@ -3,6 +3,7 @@
 
 #include "simt/operation.cuh"
 #include "tile/gemm.cuh"
+#include "tile/raster.cuh"
 #include "tile/scale.cuh"
 
 namespace warptile {
@@ -107,13 +108,7 @@ __device__ __forceinline__ void exchange_and_store(const ACCUMULATOR (&accumulat
 #pragma unroll
             for (int j = 0; j < TN; ++j) own[i * PITCH + TILE::column(j)] = accumulators[piece * TILE::PIECE + i][j];
         __syncwarp();
-#pragma unroll 4
-        for (int e = lane; e < ROWS * COLUMNS; e += 32) {
-            const int i = GEMM::d_column_major() ? e % ROWS : e / COLUMNS,
-                      j = GEMM::d_column_major() ? e / ROWS : e % COLUMNS;
-            const long long to = row + piece * ROWS + i, at = column + j;
-            if (to < gemm.m && at < gemm.n) store_element(of_warp[i * PITCH + j], gemm, to, at);
-        }
+        store_shared<ROWS, COLUMNS, PITCH, 32>(of_warp, gemm, row + piece * ROWS, column);
         __syncwarp();
     }
 }
@@ -125,10 +120,8 @@ struct BlockOrigin {
 
     template <int BM, int BN, int GROUP>
     static __device__ __forceinline__ BlockOrigin grouped(int m, int n, unsigned block) {
-        const unsigned tiles_m = tiles_along(m, BM), tiles_n = tiles_along(n, BN);
-        const unsigned group = block / (GROUP * tiles_n), in_group = block % (GROUP * tiles_n);
-        const unsigned rows = min(static_cast<unsigned>(GROUP), tiles_m - group * GROUP);  // the last group is shorter
-        return {(group * GROUP + in_group % rows) * BM, in_group / rows * BN};
+        const TilePosition tile = grouped_tile<GROUP>(block, tiles_along(m, BM), tiles_along(n, BN));
+        return {static_cast<unsigned>(tile.row) * BM, static_cast<unsigned>(tile.column) * BN};
     }
 };
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "simt/warptile.cuh"
-#include "tile/parts_of_k.cuh"
 
 namespace warptile {
 

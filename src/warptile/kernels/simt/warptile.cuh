@@ -7,6 +7,7 @@
 #include "simt/register_tile.cuh"
 #include "simt/operand_staging.cuh"
 #include "tile/batch.cuh"
+#include "tile/parts_of_k.cuh"
 
 namespace warptile {
 
@@ -49,8 +50,8 @@ __device__ __forceinline__ void multiply_block(typename CONFIG::ACCUMULATOR (&ac
 
     // The ragged tile comes first: all the others are whole, and the mainloop needs no predicates.
     const int all_tiles = tiles_along(gemm.k, BK), ragged = gemm.k - (all_tiles - 1) * BK;
-    const int begin = IN_PARTS ? static_cast<long long>(all_tiles) * part / parts : 0;
-    const int tiles = (IN_PARTS ? static_cast<long long>(all_tiles) * (part + 1) / parts : all_tiles) - begin;
+    const int begin = IN_PARTS ? begin_of_part(all_tiles, part, parts) : 0;
+    const int tiles = (IN_PARTS ? begin_of_part(all_tiles, part + 1, parts) : all_tiles) - begin;
     const int first = begin == 0 ? ragged : BK;
     const long long skipped = begin == 0 ? 0 : ragged + (begin - 1) * static_cast<long long>(BK);
     A_OPERAND a_operand(gemm.a + (CONFIG::A_COLUMN_MAJOR ? skipped * gemm.lda : skipped), gemm.lda, origin.row, gemm.m);

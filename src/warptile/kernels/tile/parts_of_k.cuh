@@ -5,6 +5,13 @@
 
 namespace warptile {
 
+// The first of the `steps` that are part `part` of `parts`: steps * part / parts, whose product may exceed 32 bits. A
+// 64-bit division takes hundreds of clocks; the remainder's product does not exceed them, with at most 65,536 parts.
+__device__ __forceinline__ unsigned begin_of_part(unsigned steps, unsigned part, unsigned parts) {
+    if (parts == 1) return part * steps;
+    return part * (steps / parts) + part * (steps % parts) / parts;
+}
+
 // Adds up the `parts` parts of a tile, in the order of K, so that results do not depend on who is last; gives whether
 // this CTA was: `sums` of all others are worthless. All THREADS threads call it.
 //

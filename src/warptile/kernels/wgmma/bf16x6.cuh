@@ -63,16 +63,24 @@ struct Bf16x6Tile {
     static_assert(BN % 64 == 0 && BK % 16 == 0 && BM % 8 == 0, "64 x BM x 16 for each instruction");
 
     // B's tile in shared memory as float32: columns of BK or rows of BN elements, and so far apart that the lanes of a
-    // warp read from different banks.
-    static constexpr int B_PITCH = B_ALONG_K ? BK + 16 : BN + 8, B_BYTES = 4 * B_PITCH * (B_ALONG_K ? BN : BK);
+    // warp read from different banks, or of unaligned lines at most two from one.
+    static constexpr int B_PITCH = !B_ALONG_K ? BN + 8 : SHIFTED ? BK + 8 : BK + 16;
+    static constexpr int B_BYTES = 4 * B_PITCH * (B_ALONG_K ? BN : BK);
     // A's tile as slices, in core matrices of 8 rows and 16 bytes, those along K first.
     static constexpr int CORE_BYTES = 128, CORES_K = BK / 8, SLICE_BYTES = BM / 8 * CORES_K * CORE_BYTES;
     static constexpr int A_BYTES = SLICES * SLICE_BYTES;
 
+    // D's tile in shared memory, from which it is stored: rows so far apart that lanes that write columns of it, or
+    // read them where D lies by columns, use different banks.
+    static constexpr int D_PITCH = BN + (CONFIG::D_COLUMN_MAJOR ? 5 : 4);
+
     // Lane group `t` of four holds k 2t, 2t + 1, 2t + 8 and 2t + 9 of an instruction (PTX ISA, "Register Fragments for
     // wgmma.mma_async.m64nNk16", matrix A). A sum has no order along K: these are elements k_of(t, 0) to k_of(t, 3) of
-    // both operands, which the lanes read from shared memory without bank conflicts.
-    static __device__ __forceinline__ constexpr int k_of(int t, int j) { return B_ALONG_K ? 4 * t + j : t + 4 * j; }
+    // both operands, as the lanes read them from shared memory with the fewest bank conflicts.
+    static constexpr bool IN_ORDER = B_ALONG_K && SHIFTED;  // the same k as in the instruction
+    static __device__ __forceinline__ constexpr int k_of(int t, int j) {
+        return IN_ORDER ? 2 * t + j % 2 + j / 2 * 8 : B_ALONG_K ? 4 * t + j : t + 4 * j;
+    }
 
     // PTX ISA, "Matrix Descriptor Format": no swizzle; bits 32-45: from eight rows to the next, bits 16-29: from eight
     // elements along K to the next, all without their lowest four bits.
@@ -82,8 +90,8 @@ struct Bf16x6Tile {
     }
 };
 
-// A CTA's copies of A: a unit is the four elements that one lane group multiplies. The next tile is loaded into
-// registers while this one is multiplied.
+// A CTA's copies of A: a unit is the four elements that one lane group multiplies or, IN_ORDER, four neighbours along
+// K. The next tile is loaded into registers while this one is multiplied.
 template <typename CONFIG, typename GEMM>
 struct Bf16x6Rows {
     using TILE = Bf16x6Tile<CONFIG>;
@@ -97,9 +105,14 @@ struct Bf16x6Rows {
         const int number = threadIdx.x + i * TILE::THREADS;
         if constexpr (CONFIG::A_COLUMN_MAJOR) {
             return {number % TILE::BM, number / TILE::BM / 4, number / TILE::BM % 4};
+        } else if constexpr (TILE::IN_ORDER) {  // eight rows first: a core matrix covers all banks
+            return {number / (32 * STEPS) * 8 + number % 8, number / 32 % STEPS, number / 8 % 4};
         } else {
             return {number / (4 * STEPS), number / 4 % STEPS, number % 4};
         }
+    }
+    static __device__ __forceinline__ constexpr int k_of(int t, int j) {
+        return TILE::IN_ORDER ? 4 * t + j : TILE::k_of(t, j);
     }
     static __device__ __forceinline__ bool exists(int i) {
         return UNITS % TILE::THREADS == 0 || threadIdx.x + i * TILE::THREADS < UNITS;
@@ -125,7 +138,7 @@ struct Bf16x6Rows {
             } else {
 #pragma unroll
                 for (int j = 0; j < 4; ++j) {
-                    const long long along = at + TILE::k_of(t, j);
+                    const long long along = at + k_of(t, j);
                     if (along < end)
                         values[i][j] =
                             CONFIG::A_COLUMN_MAJOR ? gemm.a[along * gemm.lda + from] : gemm.a[from * gemm.lda + along];
@@ -140,14 +153,25 @@ struct Bf16x6Rows {
         for (int i = 0; i < COUNT; ++i) {
             if (!exists(i)) continue;
             const auto [row, step, t] = unit(i);
-            const unsigned at = to + (row / 8 * TILE::CORES_K + 2 * step) * TILE::CORE_BYTES + row % 8 * 16 + t * 4;
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                unsigned slices[SLICES];
-                split_pair(slices, values[i][2 * half], values[i][2 * half + 1]);
+            const unsigned at = to + (row / 8 * TILE::CORES_K + 2 * step) * TILE::CORE_BYTES + row % 8 * 16 +
+                                (TILE::IN_ORDER ? 0 : t * 4);
+            if constexpr (TILE::IN_ORDER) {
+                unsigned first[SLICES], second[SLICES];
+                split_pair(first, values[i][0], values[i][1]);
+                split_pair(second, values[i][2], values[i][3]);
 #pragma unroll
                 for (int slice = 0; slice < SLICES; ++slice)
-                    st_shared(at + slice * TILE::SLICE_BYTES + half * TILE::CORE_BYTES, Packet<4>{slices[slice]});
+                    st_shared(at + slice * TILE::SLICE_BYTES + t / 2 * TILE::CORE_BYTES + t % 2 * 8,
+                              Packet<8>{make_uint2(first[slice], second[slice])});
+            } else {
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    unsigned slices[SLICES];
+                    split_pair(slices, values[i][2 * half], values[i][2 * half + 1]);
+#pragma unroll
+                    for (int slice = 0; slice < SLICES; ++slice)
+                        st_shared(at + slice * TILE::SLICE_BYTES + half * TILE::CORE_BYTES, Packet<4>{slices[slice]});
+                }
             }
 #pragma unroll
             for (int j = 0; j < 4; ++j) check.add(values[i][j]);
@@ -177,32 +201,56 @@ __device__ __forceinline__ void stage_columns(unsigned to, const GEMM& gemm, int
 }
 
 // The same for unaligned lines. What is copied, 16 bytes at a time, begins at the multiple of 16 bytes before a line's
-// first element of the tile, which therefore lies `elements_past_16_bytes` further on in shared memory too. Elements
-// past the end of a line are zeros.
-template <typename CONFIG, typename GEMM>
-__device__ __forceinline__ void stage_shifted_columns(unsigned to, const GEMM& gemm, int first, int k, int end) {
+// first element of the tile, which therefore lies `elements_past_16_bytes` further on in shared memory too. Unless
+// WHOLE, elements past the end of a line are zeros, and those before the matrix are not read.
+template <typename CONFIG, bool WHOLE, typename GEMM>
+__device__ __forceinline__ void stage_shifted_lines(unsigned to, const GEMM& gemm, int first_line, int lines, int begin,
+                                                    int stop) {
     using TILE = Bf16x6Tile<CONFIG>;
     constexpr int ELEMENTS = TILE::B_ALONG_K ? TILE::BK : TILE::BN, LINES = TILE::B_ALONG_K ? TILE::BN : TILE::BK;
-    constexpr int PER_LINE = ELEMENTS / 4 + 1, UNITS = PER_LINE * LINES;
-    static_assert(4 * PER_LINE <= TILE::B_PITCH, "a line has room for what is copied");
-    const int begin = TILE::B_ALONG_K ? k : first, stop = TILE::B_ALONG_K ? end : gemm.n;
-    const int first_line = TILE::B_ALONG_K ? first : k, lines = TILE::B_ALONG_K ? gemm.n : end;
-#pragma unroll 1
-    for (int number = threadIdx.x; number < UNITS; number += TILE::THREADS) {
-        const int line = number / PER_LINE, in_line = number % PER_LINE * 4;
-        const long long line_offset = min(first_line + line, lines - 1) * gemm.ldb;
-        const float* const source = gemm.b + line_offset;
-        const int at = begin + in_line - elements_past_16_bytes(source + begin);  // the first one's place in the line
-        const int end_of_line = TILE::B_ALONG_K || first_line + line < lines ? stop : 0;
+    constexpr int PER_LINE = ELEMENTS / 4, AT_ONCE = TILE::THREADS / PER_LINE;  // and one more of each line
+    static_assert(LINES % AT_ONCE == 0 && LINES <= TILE::THREADS, "every thread copies the same number of vectors");
+    static_assert(4 * PER_LINE + 4 <= TILE::B_PITCH, "a line has room for what is copied");
+    const auto copy = [&](int line, int in_line, const float* first) {
+        const int past = elements_past_16_bytes(first);
+        const float* const source = first - past + in_line;
         const unsigned target = to + 4 * (line * TILE::B_PITCH + in_line);
-        if (line_offset + at >= 0) {
-            cp_async_zero_fill<16>(target, source + at, min(max(end_of_line - at, 0), 4) * 4);
+        if constexpr (WHOLE) {
+            cp_async<16>(target, source);
         } else {
+            const int inside = first_line + line < lines ? stop - (begin - past + in_line) : 0;
+            if (source >= gemm.b) {
+                cp_async_zero_fill<16>(target, source, min(max(inside, 0), 4) * 4);
+            } else {
 #pragma unroll
-            for (int i = 1; i < 4; ++i)  // others are before the matrix
-                if (line_offset + at + i >= 0)
-                    cp_async_zero_fill<4>(target + 4 * i, source + at + i, at + i < end_of_line ? 4 : 0);
+                for (int i = 1; i < 4; ++i)
+                    if (source + i >= gemm.b) cp_async_zero_fill<4>(target + 4 * i, source + i, i < inside ? 4 : 0);
+            }
         }
+    };
+    const auto first_of = [&](int line) { return gemm.b + (first_line + line) * gemm.ldb + begin; };
+    const int line = threadIdx.x / PER_LINE;
+    const float* first = first_of(line);
+#pragma unroll
+    for (int pass = 0; pass < LINES; pass += AT_ONCE) {
+        copy(pass + line, threadIdx.x % PER_LINE * 4, first);
+        first += AT_ONCE * gemm.ldb;
+    }
+    if (threadIdx.x < LINES) copy(threadIdx.x, ELEMENTS, first_of(threadIdx.x));
+}
+
+template <typename CONFIG, typename GEMM>
+__device__ __forceinline__ void stage_shifted_columns(unsigned to, const GEMM& gemm, int first, int k, int end) {
+    constexpr bool ALONG_K = Bf16x6Tile<CONFIG>::B_ALONG_K;
+    constexpr int BK = CONFIG::BK, BN = CONFIG::BN;
+    // Whether the matrix has all of the tile, and 16 bytes on both sides of its lines.
+    const bool whole = k + BK <= end && first + BN <= gemm.n && (first > 0 || k > 0) &&
+                       (ALONG_K ? k + BK + 4 <= gemm.k : first + BN + 4 <= gemm.n);
+    const int first_line = ALONG_K ? first : k, begin = ALONG_K ? k : first;
+    if (whole) {
+        stage_shifted_lines<CONFIG, true>(to, gemm, first_line, 0, begin, 0);
+    } else {
+        stage_shifted_lines<CONFIG, false>(to, gemm, first_line, ALONG_K ? gemm.n : end, begin, ALONG_K ? end : gemm.n);
     }
 }
 
@@ -283,9 +331,9 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
     const PartOfTile<CONFIG::BATCHED> own(splits, tiles_m * tiles_along(params.gemm.n, TILE::BN));
     const auto gemm = matrix_of_batch<CONFIG::BATCHED>(params.gemm, params.strides, own.matrix);
     const int first_row = own.tile % tiles_m * TILE::BM, first_column = own.tile / tiles_m * TILE::BN;
-    const long long all_tiles = tiles_along(gemm.k, BK);
-    const int begin = all_tiles * own.part / splits,
-              tiles = static_cast<int>(all_tiles * (own.part + 1) / splits) - begin;
+    const unsigned all_tiles = tiles_along(gemm.k, BK);
+    const int begin = begin_of_part(all_tiles, own.part, splits),
+              tiles = begin_of_part(all_tiles, own.part + 1, splits) - begin;
     const int first_k = begin * BK, end_k = min(gemm.k, (begin + tiles) * BK);
 
     extern __shared__ __align__(128) unsigned char shared_bytes[];  // STAGES tiles of B, and two of A
@@ -350,8 +398,7 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
     promote();
 
     // What cannot be split, or overflowed: this part of the tile by multiply-adds, as float32 has it.
-    const int row = first_row + threadIdx.x % 4 * 2;
-    const int column = first_column + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+    const int row = threadIdx.x % 4 * 2, column = Bf16x6Fragments<CONFIG>::column();  // in the tile
     bool bad = check.failed();
 #pragma unroll
     for (int i = 0; i < REGISTERS; ++i) bad |= (__float_as_uint(sums[i]) & 0x7f800000) == 0x7f800000;
@@ -362,10 +409,11 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
         for (int k = first_k; k < end_k; ++k) {
             float of_b[2];
 #pragma unroll
-            for (int half = 0; half < 2; ++half) of_b[half] = *gemm.b_at(k, min(column + 8 * half, gemm.n - 1));
+            for (int half = 0; half < 2; ++half)
+                of_b[half] = *gemm.b_at(k, min(first_column + column + 8 * half, gemm.n - 1));
 #pragma unroll
             for (int i = 0; i < REGISTERS; ++i) {
-                const int at = min(row + i / 4 * 8 + i % 2, gemm.m - 1);
+                const int at = min(first_row + row + i / 4 * 8 + i % 2, gemm.m - 1);
                 sums[i] = __fmaf_rn(*gemm.a_at(at, k), of_b[i / 2 % 2], sums[i]);
             }
         }
@@ -373,11 +421,16 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
 
     float* const slots = params.partials + static_cast<long long>(own.number) * splits * REGISTERS * TILE::THREADS;
     if (splits > 1 && !add_parts<TILE::THREADS>(sums, slots, params.arrivals + own.number, own.part, splits)) return;
+    // Through shared memory, so that neighbouring threads store neighbours: all warps have read their last fragments.
+    constexpr int PITCH = TILE::D_PITCH;
+    float* const tile_of_d = reinterpret_cast<float*>(shared_bytes);
+    float* const own_part = tile_of_d + row * PITCH + column;
+    cp_async_wait_group<0>();
+    __syncthreads();
 #pragma unroll
-    for (int i = 0; i < REGISTERS; ++i) {
-        const int to = row + i / 4 * 8 + i % 2, at = column + i / 2 % 2 * 8;
-        if (to < gemm.m && at < gemm.n) store_element(sums[i], gemm, to, at);
-    }
+    for (int i = 0; i < REGISTERS; ++i) own_part[(i / 4 * 8 + i % 2) * PITCH + i / 2 % 2 * 8] = sums[i];
+    __syncthreads();
+    store_shared<TILE::BM, TILE::BN, PITCH, TILE::THREADS>(tile_of_d, gemm, first_row, first_column);
 }
 
 }  // namespace warptile

@@ -30,7 +30,7 @@ SIZES = (
     (96, 128, 3, 1),
     (128, 128, 3, 1),
 )
-"""Rows and columns of tiles, stages, and for how many CTAs of an SM the compiler leaves registers."""
+"""Rows and columns of tiles, stages, and for how many CTAs of an SM the compiler leaves registers, at most."""
 
 BK = 32
 """K of a stage, after which products are promoted: added to float32 registers."""
@@ -54,9 +54,10 @@ MOST_K = 2**31 - 1024
 SLICES, SLICE_BYTES, ELEMENT_BYTES, VECTOR = 3, 2, 4, 4
 K_OF_INSTRUCTION, COLUMNS_OF_WARPGROUP, MOST_BM = 16, 64, 256
 
-FRAGMENT_REGISTERS, OTHER_REGISTERS, BATCH_REGISTERS, SHIFT_REGISTERS, REGISTERS = 24, 24, 8, 20, 65536
-"""Registers of a thread for slices of B, others beside sums, more for a batch, more where lines of B are unaligned, and
-those of an SM. An estimate: see `_registers`."""
+FRAGMENT_REGISTERS, OTHER_REGISTERS, BATCH_REGISTERS, REGISTERS = 24, 24, 16, 65536
+SHIFT_REGISTERS = {"row": 20, "col": 26}
+"""Registers of a thread for slices of B, others beside sums, more for a batch, and those of an SM; and more where lines
+of B are unaligned, by B's major. An estimate: see `_registers`."""
 
 
 class WgmmaBf16x6(RankedRung):
@@ -80,7 +81,8 @@ class WgmmaBf16x6(RankedRung):
         for bm, bn, stages, least in SIZES:
             if bm * MOST_TILES_OF_ROWS < min(problem.m, MOST_ROWS) or (bm > SIZES[0][0] and bm >= 2 * problem.m):
                 continue
-            config = {"BM": bm, "BN": bn, "BK": BK, "STAGES": stages, "MIN_BLOCKS": least}
+            config = {"BM": bm, "BN": bn, "BK": BK, "STAGES": stages}
+            config["MIN_BLOCKS"] = max(1, min(least, REGISTERS // (self.threads(config) * _registers(problem, config))))
             count = max(blocks(problem, config), 1)
             most = max(min(MOST_SPLITS, problem.k // (BK * LEAST_STAGES)), 1)
             splits = {max(min(device.sms * ctas // count, most), 1) for ctas in CTAS_OF_SM}
@@ -191,10 +193,12 @@ def _b_width(problem: Problem) -> int:
 
 
 def _shared_bytes(problem: Problem, config: Config) -> int:
-    """Stages of B as float32, padded as kernels/wgmma/bf16x6.cuh says, and two of A as slices."""
+    """Stages of B as float32, padded as kernels/wgmma/bf16x6.cuh says, and two of A as slices; then the tile of D."""
     bm, bn, bk = config["BM"], config["BN"], config["BK"]
-    of_b = bn * (bk + 16) if problem.b.major == "col" else bk * (bn + 8)
-    return config["STAGES"] * of_b * ELEMENT_BYTES + 2 * SLICES * bm * bk * SLICE_BYTES
+    column = bk + (8 if _b_width(problem) == 1 else 16)
+    of_b = bn * column if problem.b.major == "col" else bk * (bn + 8)
+    stages = config["STAGES"] * of_b * ELEMENT_BYTES + 2 * SLICES * bm * bk * SLICE_BYTES
+    return max(stages, bm * (bn + (5 if problem.d.major == "col" else 4)) * ELEMENT_BYTES)
 
 
 def _registers(problem: Problem, config: Config) -> int:
@@ -203,7 +207,7 @@ def _registers(problem: Problem, config: Config) -> int:
     bm, bk = config["BM"], config["BK"]
     of_a = bm * bk // (2 * config["BN"])
     addresses = BATCH_REGISTERS if problem.batch > 1 else 0
-    addresses += SHIFT_REGISTERS if _b_width(problem) == 1 else 0
+    addresses += SHIFT_REGISTERS[problem.b.major] if _b_width(problem) == 1 else 0
     return bm + FRAGMENT_REGISTERS * bk // BK + 2 * of_a + OTHER_REGISTERS + addresses
 
 

@@ -161,9 +161,9 @@ def _most_rows(problem: Problem) -> int:
     columns, bytes_, by_k = max(problem.m, problem.n), b.dtype.bits // 8, b.major == k_major
     if by_k and bytes_ >= 4:
         return ROWS[-1]
-    if _widest(b, 0 if by_k else columns) * bytes_ < MAX_ALIGNMENT_BYTES:
-        return MOST_ROWS_UNALIGNED
-    return MOST_ROWS_IN_BOTH
+    if _widest(b, 0 if by_k else columns) * bytes_ >= MAX_ALIGNMENT_BYTES:
+        return MOST_ROWS_IN_BOTH
+    return MOST_ROWS_UNALIGNED if by_k or bytes_ != 2 else 0  # wgmma-final loads that in place
 
 
 def _of_16_bytes(problem: Problem) -> int:

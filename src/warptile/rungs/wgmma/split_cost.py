@@ -31,8 +31,8 @@ DRAM_BYTES_PER_S, SUSTAINED_FLOP_PER_S = 22.9e12, 2270e12
 SPLIT_US, EACH_SPLIT_US = 1.3, 0.1
 """Of the rendezvous, and of each split that a CTA adds."""
 
-LAUNCH_US, LAUNCH_AFTER_PASS_US = 3.0, 0.0
-"""Of the launch, an estimate; and where it follows a pass, whose launch, which `repacking_ms` counts, hides it."""
+LAUNCH_US, LAUNCH_AFTER_PASS_US = 3.0, 1.4
+"""Of the launch, an estimate; and where it follows a pass, what `repacking_ms` does not count of the two launches."""
 
 PRODUCTS = 3
 """Of slices, for one of elements."""

@@ -50,6 +50,7 @@ def place_operands(
     for name in names:
         access = accesses.get(name, Access())
         device.place(name, bytes_of(name, operands[name]), writable=access.writes, lead=access.lead_bytes)
+        device.space.named(name).read_by_host = access.writes
         if access.holds is not None:
             _forget_all_but(device.space, name, access.holds)
     device.load(module, used)

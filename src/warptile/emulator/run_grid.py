@@ -206,17 +206,20 @@ def _run_followed(
     findings: Findings,
     recording: Recording | None,
 ) -> tuple[_Run, Findings]:
-    """Run a launch, and if it loads shared memory that nothing has written, once more from what memory held ``before``:
-    with a look at where such values go, which takes time and few kernels need."""
-    try:
-        return _run(launch, device, checks, findings, recording), findings
-    except UndefinedLoad:
-        assert before is not None
-        device.restore(before)
-        if recording is not None:
-            recording.notes.clear()
-        findings = findings.empty()
-        return _run(launch, device, checks, findings, recording, follows_loads=True), findings
+    """Run a launch, and if it loads memory that nothing has written, once more from what memory held ``before``: with a
+    look at where such values go, which takes time and few kernels need. Loads of shared and of global memory are
+    followed each only if some meet such a value."""
+    follows_loads: frozenset[str] = frozenset()
+    while True:
+        try:
+            return _run(launch, device, checks, findings, recording, follows_loads=follows_loads), findings
+        except UndefinedLoad as met:
+            assert before is not None
+            device.restore(before)
+            if recording is not None:
+                recording.notes.clear()
+            findings = findings.empty()
+            follows_loads |= {met.space}
 
 
 def _run(
@@ -226,7 +229,7 @@ def _run(
     findings: Findings,
     recording: Recording | None,
     *,
-    follows_loads: bool = False,
+    follows_loads: frozenset[str],
 ) -> _Run:
     """Run a launch once, whose operands lie in ``device``."""
     machine, layout = _prepare(launch, device, checks, findings, follows_loads=follows_loads)
@@ -267,7 +270,7 @@ def _run(
 
 
 def _prepare(
-    launch: Launch, device: DeviceMemory, checks: frozenset[str], findings: Findings, *, follows_loads: bool
+    launch: Launch, device: DeviceMemory, checks: frozenset[str], findings: Findings, *, follows_loads: frozenset[str]
 ) -> tuple[Machine, program.ProgramLayout]:
     """Everything that exists before the first instruction."""
     module, spec, accesses, arch = launch.module, launch.spec, launch.accesses, launch.arch

@@ -123,8 +123,14 @@ def _shared(call: Call, size: int) -> int:
         memory.free(address)
         raise
     memory.write(address, bytes(size))
-    call.gpu.shared[address] = size
+    _share(call, address, size)
     return address
+
+
+def _share(call: Call, address: int, size: int) -> None:
+    """Note memory that the host reads and writes as it likes."""
+    call.gpu.shared[address] = size
+    call.gpu.memory.home(address, size, "share").read_by_host = True
 
 
 def _map(call: Call, address: int, size: int) -> None:
@@ -150,7 +156,7 @@ def register_managed_variable(
         if page not in call.gpu.variable_pages:
             _map(call, page, _PAGE_BYTES)
             call.gpu.variable_pages.add(page)
-    call.gpu.shared[address] = size
+    _share(call, address, size)
     call.memory.write(address, call.gpu.memory.read(address, size))
     call.int64(host, address)
 
@@ -183,8 +189,11 @@ def _read(call: Call, address: int, size: int, *, device: bool) -> bytes:
         return call.memory.read(address, size)
     content = call.gpu.memory.read(address, size)
     if missing := call.gpu.memory.unwritten(address, size):
-        name = call.gpu.memory.home(address, size, "").name
-        call.gpu.warn(call.function, f"{missing} of the {size} bytes copied from {name} were never written")
+        home = call.gpu.memory.home(address, size, "")
+        said = f"{missing} of the {size} bytes copied from {home.name} were never written"
+        if home.undefined_from:
+            said += f": a kernel has copied there what was {home.undefined_from}, which nothing has written"
+        call.gpu.warn(call.function, said)
     return content
 
 

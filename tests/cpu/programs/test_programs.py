@@ -34,6 +34,7 @@ extern "C" __global__ void scale(float* x, int n) {
   }
 }
 extern "C" __global__ void shift(Big big) { big.x[threadIdx.x] += big.offset + big.pad[49]; }
+extern "C" __global__ void gather(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x ^ 1]; }
 extern "C" __global__ void reverse(float* x) {
   extern __shared__ float tile[];
   tile[threadIdx.x] = x[threadIdx.x];
@@ -54,12 +55,12 @@ fat = ctypes.create_string_buffer(open(sys.argv[1], "rb").read())
 wrapper = ctypes.create_string_buffer(struct.pack("<IIQQ", 0x466243B1, 1, ctypes.addressof(fat), 0))
 handle = c_void_p(cuda.__getattr__("__cudaRegisterFatBinary")(wrapper))
 hosts = ctypes.create_string_buffer(64)
-known = ("scale", "shift", "reverse", "calls", "factor")
+known = ("scale", "shift", "reverse", "gather", "calls", "factor")
 host = {name: ctypes.addressof(hosts) + 8 * i for i, name in enumerate(known)}
 names = [ctypes.create_string_buffer(name.encode()) for name in host]
-for name, text in list(zip(host, names))[:3]:
+for name, text in list(zip(host, names))[:4]:
     cuda.__getattr__("__cudaRegisterFunction")(handle, c_void_p(host[name]), text, text, -1, *[None] * 5)
-for name, text in list(zip(host, names))[3:]:
+for name, text in list(zip(host, names))[4:]:
     cuda.__getattr__("__cudaRegisterVar")(handle, c_void_p(host[name]), text, text, 0, c_size_t(4), 0, 0)
 def launch(kernel, grid, block, *arguments, shared=0):
     places = (c_void_p * len(arguments))(*(ctypes.addressof(each) for each in arguments))
@@ -326,6 +327,26 @@ ok(cuda.cudaMemcpy(back, device, c_size_t(100), 2))
     assert code == 0, err
     assert err.count("cudaMemcpy: warning: 156 of the 256 bytes copied from cudaMalloc 1 were never written") == 1
     assert err.count("never written") == 1
+
+
+def test_what_a_kernel_has_only_copied_is_warned_of_where_the_host_gets_it(program):
+    """A use of it is an error, in the kernel that uses it."""
+    code, _, err = program("""
+x, y, back = malloc(256), malloc(256), (c_float * 64)()
+ok(cuda.cudaMemset(x, 0, c_size_t(128)))
+ok(launch("gather", 1, 64, y, x))
+ok(cuda.cudaMemcpy(back, y, c_size_t(256), 2))
+""")
+    assert code == 0, err
+    assert "128 of the 256 bytes copied from cudaMalloc 2 were never written: a kernel has copied there what was" in err
+    assert "from global memory at cudaMalloc 1+132, which nothing has written" in err
+    code, _, err = program("""
+x, y = malloc(256), malloc(256)
+ok(launch("gather", 1, 64, y, x))
+ok(launch("scale", 1, 64, y, c_int(64)))
+""")
+    assert code == 1
+    assert "from global memory at cudaMalloc 2+0, which nothing has written" in err
 
 
 def test_memory_of_three_dimensions_and_between_devices(program):

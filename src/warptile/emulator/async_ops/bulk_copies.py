@@ -39,7 +39,9 @@ class BulkTransfer:
         barrier: offset in shared space of the mbarrier that gets the bytes; None for a copy of a bulk group.
         counted_bytes: how many bytes that mbarrier gets.
         group: number of the thread's bulk group.
+        undefined: whether something of the source was when the copy started.
         held: the bytes, once read.
+        lacking: which of them were undefined; None if none was.
         written: whether it is over.
         read_waited: whether its thread has waited for the reading.
         clock, released: for the check of races, the thread's clock when it started, and what lay behind it then.
@@ -54,7 +56,9 @@ class BulkTransfer:
     barrier: int | None = None
     counted_bytes: int = 0
     group: int = 0
+    undefined: bool = False
     held: NDArray[np.uint8] | None = None
+    lacking: NDArray[np.bool_] | None = None
     written: bool = False
     read_waited: bool = False
     clock: int = 0
@@ -212,23 +216,49 @@ class BulkCopies:
         self._loads = [each for each in self._loads if not each.written]
 
     def _check_source(self, transfer: BulkTransfer, one: Active) -> None:
-        """Every byte that is read must be there; of a chunk at the edge of a tensor only what lies inside."""
+        """Every byte that is read must be there; of a chunk at the edge of a tensor only what lies inside.
+
+        A copy may move what nothing has written in global memory, and from shared memory copies of that, and padding.
+        """
         memory, (space, places) = self._memory, transfer.source
+        memory.met_undefined = False
+        copies = transfer.reduction is None and (space is memory.global_space or self._only_copies(transfer))
         whole = np.ones(len(places), dtype=np.bool_)
         if transfer.fill is not None:
             inside = transfer.fill[1]
             whole = inside == CHUNK_BYTES
             for part in np.flatnonzero((inside > 0) & ~whole).tolist():
                 edge = places[part] + np.arange(inside[part])
-                memory.check_read(transfer.instruction, one, space, edge[None, :], 1)
+                memory.check_read(transfer.instruction, one, space, edge[None, :], 1, copies=copies)
         if whole.any():
-            memory.check_read(transfer.instruction, one, space, places[None, whole], CHUNK_BYTES)
+            memory.check_read(transfer.instruction, one, space, places[None, whole], CHUNK_BYTES, copies=copies)
+        transfer.undefined = memory.met_undefined
+
+    def _only_copies(self, transfer: BulkTransfer) -> bool:
+        """Whether what is undefined of shared memory may go to its target, as it may by stores (`undefined_bits`)."""
+        memory, (space, places) = self._memory, transfer.source
+        every = places[:, None] + np.arange(CHUNK_BYTES)
+        lacking = memory.undefined_bytes(space, every)
+        if not lacking.any():
+            return False
+        if transfer.target[0] is not memory.global_space:
+            return True
+        home = memory.global_space.around(int(transfer.target[1][0]))
+        if lacking.all(axis=1).any() and (home is None or home.read_by_host):
+            return False
+        if memory.undefined is not None:
+            lacking &= ~memory.undefined.copied_from_global(space, every)
+        return not lacking.any() or (not lacking.all(axis=1).any() and _repeats(lacking.ravel()))
 
     def _read(self, transfer: BulkTransfer) -> None:
         if transfer.held is not None or transfer.written:
             return
         space, places = transfer.source
         words = np.ascontiguousarray(space.gather(places, CHUNK_BYTES)).view(np.uint8).reshape(-1, CHUNK_BYTES)
+        if transfer.undefined:
+            transfer.lacking = self._memory.undefined_bytes(space, places[:, None] + np.arange(CHUNK_BYTES))
+            if transfer.fill is not None:
+                transfer.lacking &= np.arange(CHUNK_BYTES) < transfer.fill[1][:, None]
         transfer.held = filled(transfer.fill[0], words, transfer.fill[1]) if transfer.fill is not None else words
 
     def _write(self, transfer: BulkTransfer) -> None:
@@ -242,8 +272,13 @@ class BulkCopies:
             words = transfer.reduction.combine(space.gather(places, CHUNK_BYTES), words)
         space.scatter(places, CHUNK_BYTES, np.ascontiguousarray(words).view(np.complex128).reshape(-1))
         space.mark(places, CHUNK_BYTES, MAPPED | INITIALISED | WRITTEN)
+        if transfer.lacking is not None and transfer.lacking.any():
+            from_, to = (
+                (each[:, None] + np.arange(CHUNK_BYTES))[transfer.lacking] for each in (transfer.source[1], places)
+            )
+            self._memory.carry_undefined(transfer.instruction, (transfer.source[0], from_), (space, to))
         transfer.written = True
-        transfer.held = None
+        transfer.held = transfer.lacking = None
         if transfer.barrier is not None:
             if self._memory.races is not None:
                 barrier = self._mbarriers.find(transfer.instruction, transfer.lane, transfer.barrier)
@@ -251,3 +286,9 @@ class BulkCopies:
             self._mbarriers.complete_tx(
                 transfer.instruction, transfer.lane, transfer.barrier, transfer.counted_bytes, transfer.released
             )
+
+
+def _repeats(flags: NDArray[np.bool_]) -> bool:
+    """Whether flags of bytes are the same for each element of an array of structs, of some size."""
+    sizes = range(4, max(len(flags) // 2, CHUNK_BYTES) + 1, 4)
+    return any(bool((flags[size:] == flags[:-size]).all()) for size in sizes)

@@ -28,7 +28,7 @@ class CopyBatch:
 
     ``lanes`` in order; ``target`` and ``source`` are offsets into shared and global space; of each copy's ``size``
     bytes the first ``source_bytes`` come from the source and the rest is zero. ``group`` is each lane's group number,
-    ``serial`` the number of the batch.
+    ``serial`` the number of the batch. ``undefined`` says whether something of the source was when it was issued.
     """
 
     instruction: Instruction
@@ -39,6 +39,7 @@ class CopyBatch:
     size: int
     group: NDArray[np.int64]
     serial: int = 0
+    undefined: bool = False
 
 
 @dataclass
@@ -97,13 +98,14 @@ class PendingAsyncCopies:
         shared, target_offsets = memory.resolve(instruction, active, "shared", target, size)
         where, source_offsets = memory.resolve(instruction, active, "global", source, size)
         memory.check_write(instruction, active, shared, target_offsets, size, None)
+        memory.met_undefined = False
         if (source_bytes == size).all():
-            memory.check_read(instruction, active, where, source_offsets, size)
+            memory.check_read(instruction, active, where, source_offsets, size, copies=True)
         elif source_bytes.any():
             self._check_partial(instruction, active, where, source_offsets, source_bytes, size)
         batch = CopyBatch(
             instruction, active.lanes, target_offsets, source_offsets, source_bytes.astype(np.int64), size,
-            self._committed[active.index].copy(), self._serial,
+            self._committed[active.index].copy(), self._serial, memory.met_undefined,
         )  # fmt: skip
         self._serial += 1
         if memory.races is not None:
@@ -244,6 +246,16 @@ class PendingAsyncCopies:
             filled = np.where(take, memory.global_space.data[places], np.uint8(0))
             shared.data[batch.target[:, None] + lanes] = filled
         shared.mark(batch.target, size, MAPPED | INITIALISED | WRITTEN)
+        if batch.undefined:
+            self._carry_undefined(batch)
+
+    def _carry_undefined(self, batch: CopyBatch) -> None:
+        memory, lanes = self._memory, np.arange(batch.size)
+        taken = lanes[None, :] < batch.source_bytes[:, None]
+        sources, targets = (batch.source[:, None] + lanes)[taken], (batch.target[:, None] + lanes)[taken]
+        undefined = memory.undefined_bytes(memory.global_space, sources)
+        source, target = (memory.global_space, sources[undefined]), (memory.shared_space, targets[undefined])
+        memory.carry_undefined(batch.instruction, source, target)
 
     def _check_partial(
         self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, source_bytes: Array, size: int
@@ -251,12 +263,12 @@ class PendingAsyncCopies:
         """Check only the bytes that are read: of a partial copy one after the other."""
         whole = source_bytes >= size
         if whole.any():
-            self._memory.check_read(instruction, active.where(whole), where, offsets[whole], size)
+            self._memory.check_read(instruction, active.where(whole), where, offsets[whole], size, copies=True)
         for position in range(size):
             part = ~whole & (source_bytes > position)
             if not part.any():
                 break
-            self._memory.check_read(instruction, active.where(part), where, offsets[part] + position, 1)
+            self._memory.check_read(instruction, active.where(part), where, offsets[part] + position, 1, copies=True)
 
 
 def _without(
@@ -286,4 +298,5 @@ def _part(batch: CopyBatch, mask: NDArray[np.bool_]) -> CopyBatch:
         batch.size,
         batch.group[mask],
         batch.serial,
+        batch.undefined,
     )

@@ -2,14 +2,13 @@
 
 Of a register of which something may be undefined, a second register holds which bits are: ones. Instructions that only
 move data (`mov`, `ld`, `st`, `shfl`, `ldmatrix` ...) are assembled twice, once for values and once for these bits, so
-that both go the same way. In shared and local memory a byte is undefined if nothing has written it, or something that
-was undefined.
+that both go the same way. In memory a byte is undefined if nothing has written it, or something that was undefined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -19,9 +18,10 @@ from warptile.emulator.builders import BUILDERS, Assembler, Destination, Run, So
 from warptile.emulator.lanes import Active, Array, RegisterFile
 from warptile.emulator.machine import Machine
 from warptile.emulator.memory.accesses import Memory
-from warptile.emulator.memory.spaces import IN_FLIGHT, INITIALISED, MBARRIER, WORD, Offsets, Space
+from warptile.emulator.memory.spaces import INITIALISED, WORD, Offsets, Space
 from warptile.errors import SourceLocation
 from warptile.ptx.instruction import Address, Immediate, Instruction, Negated, Operand, Paired, Register, Sink, Vector
+from warptile.ptx.variable import TYPE_BYTES
 
 Flags = NDArray[np.bool_]
 
@@ -123,15 +123,19 @@ class UndefinedMemory:
     """Loads and stores of undefined bits: as `Memory` does it with values.
 
     Attributes:
-        escaped: lanes whose last store took undefined bits to global memory.
+        storing: what a store takes to memory.
+        escaped: lanes whose last store took to global memory what it must not, and the bytes that it wrote.
+        loaded: where the undefined bits of the last load come from; None if it met none.
     """
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._origins: dict[str, tuple[NDArray[np.uint16], list[ValueOrigin]]] = {}
-        self.escaped: NDArray[np.intp] | None = None
-        self.storing: ValueOrigin | None = None
+        self._origins: dict[str, tuple[NDArray[np.uint32], dict[ValueOrigin, int], list[ValueOrigin]]] = {}
+        self._loads: dict[tuple[int, str], list[ValueOrigin]] = {}
+        self.escaped: tuple[NDArray[np.intp], Offsets] | None = None
+        self.storing: StoredOrigins | None = None
         self.loaded: ValueOrigin | None = None
+        memory.undefined = self
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._memory, name)
@@ -141,10 +145,11 @@ class UndefinedMemory:
         found = np.zeros((*addresses.shape, size), np.uint8)
         for mask, part in self._parts(active, space, addresses):
             where, offsets = self._memory.resolve(instruction, part, space, addresses[mask], size)
-            undefined = self.undefined_bytes(where, offsets, size)
+            places = _bytes(offsets, size)
+            undefined = self._memory.undefined_bytes(where, places)
             if undefined.any():
                 found[mask] = np.where(undefined, np.uint8(0xFF), np.uint8(0))
-                self._note_load(instruction, where, int(_bytes(offsets, size)[undefined][0]))
+                self._note_load(instruction, where, places[undefined])
         words: Array = found.view(WORD[size]).reshape(addresses.shape)
         return words
 
@@ -159,38 +164,78 @@ class UndefinedMemory:
             return
         for mask, part in self._parts(active, space, addresses):
             where, offsets = self._memory.resolve(instruction, part, space, addresses[mask], size)
+            places, held = _bytes(offsets, size), undefined[mask]
             if where is self._memory.global_space:
-                rows = undefined[mask].reshape(part.count, -1).any(axis=1)
-                if rows.any():
-                    self.escaped = part.lanes[rows]
-                continue
-            places = _bytes(offsets, size)[undefined[mask]]
-            where.shadow[places] &= np.uint8(0xFF & ~INITIALISED)
+                escaping = self._escaping(part, offsets, held)
+                if escaping.any():
+                    self.escaped = part.lanes[escaping], places[escaping][held[escaping]]
+            where.forget(places[held])
             if self.storing is not None:
-                self._note_store(where, places, self.storing)
+                self._note_store(where, places[held], self.storing.origin)
 
-    def check_read(self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int) -> None:
+    def accept(self, places: Offsets) -> None:
+        """What escaped to some bytes of global memory has been reported, and once is enough."""
+        self._memory.global_space.shadow[places] |= np.uint8(INITIALISED)
+
+    def _escaping(self, active: Active, offsets: Offsets, undefined: Flags) -> Flags:
+        """Which lanes take undefined bytes to global memory that are more than a copy of what lay in memory.
+
+        A copy of global memory moves what is undefined there, unless the host reads the target and nothing else is
+        written to it. One of shared or local memory may move padding: bytes that every lane lacks, beside others.
+        """
+        rows: Flags = undefined.reshape(active.count, -1)
+        some: Flags = np.asarray(rows.any(axis=1))
+        all_of_it = rows.all(axis=1)
+        storing = self.storing
+        if storing is None:
+            return some
+        padding = not all_of_it.any() and bool((rows == rows[0]).all())
+        wrong: Flags = some & storing.values[active.index]
+        if not padding:
+            wrong |= some & storing.own[active.index]
+        if all_of_it.any():
+            homes = [self._memory.global_space.around(int(each)) for each in offsets.reshape(active.count, -1)[:, 0]]
+            wrong |= all_of_it & np.array([home is None or home.read_by_host for home in homes])
+        return wrong
+
+    def check_read(
+        self,
+        instruction: Instruction,
+        active: Active,
+        where: Space,
+        offsets: Offsets,
+        size: int,
+        *,
+        copies: bool = False,
+    ) -> None:
         """Nothing: the operands of a product have been checked when their values were read."""
 
     def shared_words(self, instruction: Instruction, offsets: Offsets, size: int) -> Array:
         """The undefined bits of what `Memory.shared_words` returns."""
         where = self._memory.shared_space
-        undefined = self.undefined_bytes(where, offsets, size)
+        places = _bytes(offsets, size)
+        undefined = self._memory.undefined_bytes(where, places)
         if undefined.any():
-            self._note_load(instruction, where, int(_bytes(offsets, size)[undefined][0]))
+            self._note_load(instruction, where, places[undefined])
         words: Array = np.where(undefined, np.uint8(0xFF), np.uint8(0)).view(WORD[size]).reshape(offsets.shape)
         return words
 
     def start_wave(self) -> None:
-        """Nothing has been stored."""
-        self._origins.clear()
+        """Nothing has been stored to shared and local memory."""
+        for name in ("shared", "local"):
+            self._origins.pop(name, None)
 
-    def undefined_bytes(self, where: Space, offsets: Offsets, size: int) -> Flags:
-        """Of each of the ``size`` bytes from each offset on; in global memory, whose check is another one, none."""
-        places = _bytes(offsets, size)
-        if where is self._memory.global_space:
+    def note_copy(self, instruction: Instruction, source: Space, first: int, target: Space, places: Offsets) -> None:
+        """An asynchronous copy has brought undefined bytes to some places, the first of them from ``first``."""
+        self._note_store(target, places, self._read_from(instruction, source, first, 16))
+
+    def copied_from_global(self, where: Space, places: Offsets) -> Flags:
+        """Which of some undefined bytes are a copy of global memory."""
+        numbers, _, origins = self._origins.get(where.name, (None, {}, []))
+        if numbers is None:
             return np.zeros(places.shape, np.bool_)
-        flags: Flags = (where.shadow[places] & (INITIALISED | IN_FLIGHT | MBARRIER)) == 0
+        copies = np.array([False, *(each.copied == "global" for each in origins)])
+        flags: Flags = copies[numbers[places]]
         return flags
 
     def _parts(self, active: Active, space: str, addresses: Array) -> list[tuple[Any, Active]]:
@@ -198,36 +243,126 @@ class UndefinedMemory:
         return [(mask, active.where(mask)) for mask in parts] if parts is not None else [(slice(None), active)]
 
     def _note_store(self, where: Space, places: NDArray[np.int64], origin: ValueOrigin) -> None:
-        numbers, known = self._origins.setdefault(where.name, (np.zeros(len(where.shadow), np.uint16), []))
-        if origin not in known and len(known) < 0xFFFF:
-            known.append(origin)
-        numbers[places] = known.index(origin) + 1 if origin in known else 0
+        if where.name not in self._origins:
+            self._origins[where.name] = np.zeros(len(where.shadow), np.uint32), {}, []
+        numbers, known, origins = self._origins[where.name]
+        if origin not in known:
+            origins.append(origin)
+            known[origin] = len(origins)
+        numbers[places] = known[origin]
+        if where is self._memory.global_space and places.size:
+            home = self._memory.global_space.around(int(places[0]))
+            if home is not None:
+                home.undefined_from = origin.said.removesuffix(", ")
 
-    def _note_load(self, instruction: Instruction, where: Space, place: int) -> None:
-        numbers, known = self._origins.get(where.name, (None, []))
-        number = 0 if numbers is None else int(numbers[place])
-        if number:
-            self.loaded = known[number - 1]
-        else:
-            said = f"read at {instruction.location} from {where.name} memory at {self._memory.describe(where, place)}, "
-            self.loaded = ValueOrigin(said, instruction.location)
+    def _note_load(self, instruction: Instruction, where: Space, places: NDArray[np.int64]) -> None:
+        """Note in ``loaded`` the origin of undefined bytes that are read: of several the one that says most."""
+        width = element_bytes(instruction)
+        numbers, _, origins = self._origins.get(where.name, (None, {}, []))
+        stored = np.zeros(1, np.uint32) if numbers is None else np.unique(numbers[places])
+        found = [origins[number - 1].narrowed(width) for number in stored.tolist() if number]
+        if not stored[0]:
+            place = int(places[0] if numbers is None else places[np.argmin(numbers[places])])
+            found.append(self._read_from(instruction, where, place, width))
+        self.loaded = min(found, key=ValueOrigin.rank)
+
+    def _read_from(self, instruction: Instruction, where: Space, place: int, width: int) -> ValueOrigin:
+        """The origin of what an instruction reads: of those of many executions the first ones are told apart."""
+        known = self._loads.setdefault((id(instruction), where.name), [])
+        said = f"read at {instruction.location} from {where.name} memory at {self._memory.describe(where, place)}, "
+        same = next((each for each in known if each.said == said), None)
+        if same is None and len(known) < _ORIGINS_OF_A_LOAD:
+            copied = "global" if where is self._memory.global_space else "own"
+            same = ValueOrigin(said, instruction.location, copied=copied, width=width)
+            known.append(same)
+        return same or known[-1]
+
+
+_ORIGINS_OF_A_LOAD = 64
+
+
+def element_bytes(instruction: Instruction) -> int:
+    """Bytes of an element of a load or store, whose register may be wider: it is then extended, or cut."""
+    return TYPE_BYTES.get(instruction.modifiers[-1], 16) if instruction.modifiers else 16
 
 
 class ValueOrigin:
-    """Where an undefined value comes from.
+    """Where an undefined value comes from, and what has become of it.
 
     Attributes:
         said: for messages.
         location: the instruction that has read or computed it first.
         fix: what to do about it, where that depends on the case.
+        copied: so far it has only been copied, from ``"global"`` or from shared or local memory (``"own"``); ``""`` if
+            it has been computed, or comes from a register or another lane.
+        width: bytes of it that come from memory; what is wider has been extended, unless it was put together of
+            ``pieces``.
     """
 
-    __slots__ = ("fix", "location", "said")
+    __slots__ = ("_variants", "copied", "fix", "location", "pieces", "said", "width")
 
-    def __init__(self, said: str, location: SourceLocation | None, fix: str = "") -> None:
+    def __init__(
+        self,
+        said: str,
+        location: SourceLocation | None,
+        fix: str = "",
+        *,
+        copied: str = "",
+        width: int = 16,
+        pieces: bool = False,
+    ) -> None:
         self.said = said
         self.location = location
         self.fix = fix
+        self.copied = copied
+        self.width = width
+        self.pieces = pieces
+        self._variants: dict[tuple[str, int, bool], ValueOrigin] = {}
+
+    def rank(self) -> int:
+        """Which of several origins is reported: the one of which more is wrong comes first."""
+        return ("", "own", "global").index(self.copied)
+
+    def computed(self) -> ValueOrigin:
+        """The origin of what is computed from the value."""
+        return self._variant("", self.width)
+
+    def assembled(self) -> ValueOrigin:
+        """The origin of a value of which this one is a piece."""
+        return self._variant(self.copied, self.width, pieces=True)
+
+    def narrowed(self, width: int) -> ValueOrigin:
+        """The origin of ``width`` bytes of the value, if it has more."""
+        return self._variant(self.copied, min(self.width, max(width, 0)))
+
+    def packed(self, width: int) -> ValueOrigin:
+        """The origin of a value of ``width`` bytes that several are packed into."""
+        return self._variant(self.copied, width)
+
+    def _variant(self, copied: str, width: int, *, pieces: bool | None = None) -> ValueOrigin:
+        key = copied, width, self.pieces if pieces is None else pieces
+        if key == (self.copied, self.width, self.pieces):
+            return self
+        if key not in self._variants:
+            made = ValueOrigin(self.said, self.location, self.fix, copied=copied, width=width, pieces=key[2])
+            made._variants = self._variants
+            self._variants[key] = made
+        return self._variants[key]
+
+
+@dataclass(frozen=True)
+class StoredOrigins:
+    """What a store takes to memory.
+
+    Attributes:
+        origin: of all of it, the one of which most is wrong.
+        values: of each lane of the wave, whether it stores something undefined that is more than a copy.
+        own: the same of a copy of shared or local memory.
+    """
+
+    origin: ValueOrigin
+    values: Flags
+    own: Flags
 
 
 def _bytes(offsets: Offsets, size: int) -> Offsets:

@@ -4,7 +4,8 @@ Loads, stores, copies and exchanges between lanes move them; bitwise operations 
 operations on two packed elements keep these apart;
 each element of a matrix product has those of its row of A, its column of B and its element of C; any other result is
 undefined altogether if an operand is. Addresses and what leaves for global memory, atomics and asynchronous copies
-must be defined.
+must be defined. Only copies of what lies in memory may go to global memory: of global memory as it is, of shared and
+local memory padding.
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ import numpy as np
 from warptile.emulator.builders import Assembler, Run, Source
 from warptile.emulator.checks.undefined_bits import (
     Flags,
+    StoredOrigins,
     UndefinedMachine,
     UndefinedMemory,
     UndefinedRegister,
     UndefinedRegisters,
     ValueOrigin,
+    element_bytes,
     moving,
 )
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.machine import Machine
+from warptile.emulator.memory.accesses import is_followed
 from warptile.emulator.ops.warp import Warps
 from warptile.emulator.program import ProgramStep, Routine
 from warptile.errors import UninitializedRead
@@ -42,6 +46,7 @@ from warptile.ptx.instruction import (
     Vector,
     parts_of,
 )
+from warptile.ptx.variable import TYPE_BYTES
 
 EFFECTS = frozenset({"st", "ld", "ldu", "red", "atom", "cp", "wmma", "wgmma", "ldmatrix", "stmatrix", "mbarrier"})
 """Instructions that report undefined operands which are not data that they only move."""
@@ -94,26 +99,26 @@ def hands_on(instruction: Instruction) -> bool:
     return bool(data) or (data is None and instruction.opcode not in EFFECTS)
 
 
-def may_load_undefined(instruction: Instruction, routine: Routine, *, follows_loads: bool) -> bool:
+def may_load_undefined(instruction: Instruction, routine: Routine, *, follows_loads: frozenset[str]) -> bool:
     """Whether results may be undefined because memory is, or because a lane that is asked takes no part.
 
-    Compilers move loads of local memory ahead of their condition, so these always may. Those of shared memory and of
-    parameters of functions, and shuffles, are followed with ``follows_loads``.
+    Compilers move loads of local memory ahead of their condition, so these always may. Those of other memory and of
+    parameters of functions, and shuffles, are followed with ``follows_loads``, which is that of `Memory`.
     """
     modifiers = instruction.modifiers
-    if instruction.opcode in ("ldmatrix", "shfl") or "mma_async" in modifiers:
-        return follows_loads
+    if instruction.opcode == "shfl":
+        return "shared" in follows_loads
+    if instruction.opcode == "ldmatrix" or "mma_async" in modifiers:
+        return bool(follows_loads)
     if instruction.opcode == "wmma":
-        return follows_loads and "load" in modifiers and "global" not in modifiers
+        return "load" in modifiers and is_followed(instruction, follows_loads)
     if instruction.opcode not in ("ld", "ldu"):
         return False
-    if "local" in modifiers:
-        return True
     if any(each.startswith("param") for each in modifiers):
         base = instruction.operands[1].base if isinstance(instruction.operands[1], Address) else None
         own = isinstance(base, Symbol) and base.name in {each.name for each in routine.function.parameters}
-        return follows_loads and not (own and routine.function.entry)
-    return follows_loads and not {"global", "const"} & set(modifiers)
+        return bool(follows_loads) and not (own and routine.function.entry)
+    return is_followed(instruction, follows_loads)
 
 
 @dataclass
@@ -191,9 +196,10 @@ class UndefinedFlow:
 
             return defined
         rule = self._bitwise(instruction) or self._halves(instruction) or self._flags(instruction, read)
+        become = self._becoming(instruction, read)
 
         def followed(active: Active) -> None:
-            some = self._origin(instruction, read, active, written)
+            some = self._origin(instruction, read, active, written, become)
             if some:
                 rule(active, targets)  # before the values change
             run(active)
@@ -203,16 +209,64 @@ class UndefinedFlow:
 
         return followed
 
-    def _origin(self, instruction: Instruction, read: list[Register], active: Active, written: list[Register]) -> bool:
+    def _origin(
+        self, instruction: Instruction, read: list[Register], active: Active, written: list[Register],
+        become: Callable[[ValueOrigin], ValueOrigin] = ValueOrigin.computed,
+    ) -> bool:  # fmt: skip
         """Whether an operand has undefined bits; where they come from is noted for the registers that are written."""
-        for each in read:
-            if self.registers.of(each).among(active) is None:
-                continue
-            here = ValueOrigin(f"computed at {instruction.location} from {each.name}, ", instruction.location)
+        undefined = [each for each in read if self.registers.of(each).among(active) is not None]
+        if not undefined:
+            return False
+        if written:
+            found = [self._origin_of(each, instruction) for each in undefined]
+            origin = become(min(found, key=ValueOrigin.rank))
             for target in written:
-                self.origins[target.name] = self.origins.get(each.name, here)
-            return True
-        return False
+                self._note(target, origin, active)
+        return True
+
+    def _origin_of(self, register: Register, instruction: Instruction) -> ValueOrigin:
+        """Where the undefined bits of an operand come from."""
+        known = self.origins.get(register.name)
+        if known is not None:
+            return known
+        return ValueOrigin(f"computed at {instruction.location} from {register.name}, ", instruction.location)
+
+    def _note(self, register: Register, origin: ValueOrigin, active: Active) -> None:
+        """Note where a register's undefined bits come from, unless other lanes have some of which more is wrong."""
+        before = self.origins.get(register.name)
+        if before is not None and before.rank() < origin.rank():
+            others = self.registers.of(register).bits.copy()
+            others[active.index] = 0
+            if others.any():
+                return
+        self.origins[register.name] = origin
+
+    def _becoming(self, instruction: Instruction, read: list[Register]) -> Callable[[ValueOrigin], ValueOrigin]:
+        """What an instruction makes of the origin of an operand: a copy, a part, or something computed from it."""
+        opcode, modifiers, operands = instruction.opcode, instruction.modifiers, instruction.operands
+        if opcode == "selp":
+            chosen = operands[3].register if isinstance(operands[3], Negated) else operands[3]
+            decided = isinstance(chosen, Register) and all(each.name != chosen.name for each in read)
+            return (lambda origin: origin) if decided else ValueOrigin.computed
+        if opcode == "mov" and isinstance(operands[1], Vector):
+            width = TYPE_BYTES.get(modifiers[-1], 16)
+            return lambda origin: origin.packed(width)
+        if opcode in ("prmt", "or"):
+            return ValueOrigin.assembled
+        if opcode in ("mov", "shfl", "movmatrix"):
+            return lambda origin: origin
+        if opcode == "cvt" and len(modifiers) == 2:
+            width = TYPE_BYTES.get(modifiers[0], 16)
+            return lambda origin: origin.narrowed(width)
+        # Compilers take words apart by shifts and masks and put them together again: bytes are copied by that too.
+        last = operands[-1]
+        amount = int(last.value) if opcode in ("and", "shl", "shr", "bfe") and isinstance(last, Immediate) else None
+        if amount is None or amount < 0 or modifiers[-1].startswith("s"):
+            return ValueOrigin.computed
+        if opcode == "shr":
+            return lambda origin: origin.narrowed(origin.width - -(-amount // 8))
+        width = {"and": -(-amount.bit_length() // 8), "bfe": -(-amount // 8)}.get(opcode, 16)
+        return lambda origin: origin.narrowed(width)
 
     def _moving(
         self, run: Run, instruction: Instruction, data: tuple[int, ...], read: list[Register],
@@ -240,9 +294,11 @@ class UndefinedFlow:
             for target in targets:
                 target.clear(active)
 
+        become = self._becoming(instruction, read)
+
         def store(active: Active) -> None:
             run(active)
-            if self._origin(instruction, read, active, written):
+            if any(self.registers.of(each).among(active) is not None for each in read):
                 self._store(move, instruction, read, active)
 
         def load(active: Active) -> None:
@@ -257,10 +313,10 @@ class UndefinedFlow:
                 return
             for each, target in zip(written, targets, strict=True):
                 target.some = True
-                self.origins[each.name] = memory.loaded
+                self._note(each, memory.loaded, active)
 
         def move_between_registers(active: Active) -> None:
-            some = self._origin(instruction, read, active, written)
+            some = self._origin(instruction, read, active, written, become)
             if some:
                 move(active)
             run(active)
@@ -280,7 +336,7 @@ class UndefinedFlow:
         )
 
         def exchange(active: Active) -> None:
-            some = self._origin(instruction, read, active, written)
+            some = self._origin(instruction, read, active, written, become)
             if not some and active.whole_warps:
                 run(active)
                 clear(active)
@@ -312,7 +368,7 @@ class UndefinedFlow:
         for each in written:
             register = self.registers.of(each)
             register.some = bool(register.bits.any())
-            self.origins.setdefault(each.name, origin or here)
+            self.origins.setdefault(each.name, (origin or here).computed())
 
     def _controlled(
         self, run: Run, instruction: Instruction, control: list[Register], written: list[Register],
@@ -331,18 +387,50 @@ class UndefinedFlow:
         return controlled
 
     def _store(self, move: Run, instruction: Instruction, read: list[Register], active: Active) -> None:
-        """A store of undefined bits: noted in shared and local memory, reported in global memory."""
+        """A store of undefined bits: noted in memory; in global memory reported, unless it only copies."""
         memory = self.memory
+        lanes = self.machine.geometry.lanes
+        values, own = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)
+        width = element_bytes(instruction)
+        found: list[tuple[int, Register, ValueOrigin]] = []
+        for each in read:
+            flags = self.registers.of(each).among(active)
+            if flags is None:
+                continue
+            origin = self.origins.get(each.name)
+            if origin is None:
+                said = f"stored at {instruction.location} from {each.name}, "
+                origin = ValueOrigin(said, instruction.location)
+            if width > origin.width:
+                extended = flags & ~self._wholly(each, width, active) if origin.pieces else flags
+                if extended.any():
+                    values[active.lanes[extended]] = True
+                    origin = origin.computed()
+            if origin.copied != "global":
+                (own if origin.copied else values)[active.lanes[flags]] = True
+            found.append((origin.rank(), each, origin))
+        found.sort(key=lambda each: each[0])
         memory.escaped = None
-        stored = next(each for each in read if self.registers.of(each).among(active) is not None)
-        here = ValueOrigin(f"stored at {instruction.location} from {stored.name}, ", instruction.location)
-        memory.storing = self.origins.get(stored.name, here)
+        memory.storing = StoredOrigins(found[0][2], values, own)
         move(active)
+        memory.storing = None
         if memory.escaped is None:
             return
-        lane = Active.of(memory.escaped[:1])
-        guilty = next((each for each in read if self.registers.of(each).among(lane) is not None), stored)
-        self._report(instruction, guilty.name, int(memory.escaped[0]))
+        lanes_escaped, places = memory.escaped
+        lane = Active.of(lanes_escaped[:1])
+        guilty = (each for _, each, _ in found if self.registers.of(each).among(lane) is not None)
+        self._report(instruction, next(guilty, found[0][1]).name, int(lanes_escaped[0]))
+        memory.accept(places)
+
+    def _wholly(self, register: Register, width: int, active: Active) -> Flags:
+        """In which lanes all of the low ``width`` bytes of a register are undefined."""
+        bits = self.registers.of(register).bits[active.index]
+        if bits.ndim > 1:
+            whole: Flags = (bits == ~bits.dtype.type(0)).all(axis=1)
+            return whole
+        ones = bits.dtype.type((1 << 8 * min(width, bits.dtype.itemsize)) - 1)
+        low: Flags = (bits & ones) == ones
+        return low
 
     # -- rules ---------------------------------------------------------------------------------------------------
 

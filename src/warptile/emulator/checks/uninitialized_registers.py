@@ -87,7 +87,7 @@ def watch(routine: Routine, steps: list[ProgramStep], machine: Machine, memory: 
             step.run = flow.following(step, instruction, watched.read, watched.written, loads=watched.loads)
 
 
-def _watch_plan(routine: Routine, steps: list[ProgramStep], *, follows_loads: bool) -> _WatchPlan | None:
+def _watch_plan(routine: Routine, steps: list[ProgramStep], *, follows_loads: frozenset[str]) -> _WatchPlan | None:
     """What has to be watched in a function; None if every register holds something where it is read."""
     doubtful = doubtful_reads(routine, steps, follows_loads=follows_loads)
     if not any(doubtful):
@@ -143,7 +143,9 @@ class _Bits(dict[str, int]):
         return mask
 
 
-def doubtful_reads(routine: Routine, steps: list[ProgramStep], *, follows_loads: bool = False) -> list[frozenset[str]]:
+def doubtful_reads(
+    routine: Routine, steps: list[ProgramStep], *, follows_loads: frozenset[str] = frozenset()
+) -> list[frozenset[str]]:
     """For each step, the registers among its reads (and its guard) that may hold nothing, or come from nothing.
 
     ``follows_loads`` is that of `Memory`.

@@ -35,6 +35,7 @@ from warptile.ptx.instruction import Instruction
 if TYPE_CHECKING:
     from warptile.emulator.async_ops.concurrent_streams import ConcurrentStreams
     from warptile.emulator.checks.races import RaceChecker
+    from warptile.emulator.checks.undefined_bits import UndefinedMemory
     from warptile.emulator.machine import LaunchGeometry
     from warptile.emulator.sync.dependent_launch import PreviousLaunch
 
@@ -51,10 +52,27 @@ LOADS = frozenset({"ld", "ldu", "ldmatrix", "wmma", "wgmma"})
 
 
 class UndefinedLoad(Exception):
-    """A load of shared memory, or a shuffle, has met a value that nothing has written, and its result is not followed.
+    """A load, or a shuffle, has met a value that nothing has written, and its result is not followed.
 
-    The launch has to be run again, with `Memory.follows_loads`.
+    The launch has to be run again, with ``space`` in `Memory.follows_loads`.
+
+    Attributes:
+        space: ``"global"``, or ``"shared"`` for shared memory and shuffles.
     """
+
+    def __init__(self, space: str) -> None:
+        super().__init__(space)
+        self.space = space
+
+
+def is_followed(instruction: Instruction, follows_loads: frozenset[str]) -> bool:
+    """Whether what a load returns is followed where nothing has written it; that of local memory always is."""
+    words = instruction.modifiers
+    if "local" in words:
+        return True
+    if "global" in words:
+        return "global" in follows_loads
+    return bool(follows_loads) and "const" not in words
 
 
 class Memory:
@@ -71,14 +89,14 @@ class Memory:
         check_uninitialised: bool = True,
         check_padding: bool = True,
         check_reuse: bool = True,
-        follows_loads: bool = False,
+        follows_loads: frozenset[str] = frozenset(),
         findings: Findings | None = None,
     ) -> None:
         """Arguments beside sizes say what is checked.
 
-        With ``follows_loads``, values that loads of shared memory and shuffles return are followed where nothing has
-        written them (`checks.uninitialized_registers`); otherwise such a load is an `UndefinedLoad`. ``met_undefined``
-        is set by those that meet an undefined value.
+        Values that nothing has written are followed (`checks.uninitialized_registers`) from loads of the spaces in
+        ``follows_loads``, which are ``"shared"``, for shuffles too, and ``"global"``; any other load that meets one is
+        an `UndefinedLoad`. ``met_undefined`` is set by loads and copies that meet an undefined value.
         """
         self.kernel = kernel
         self.findings = Findings(collect=False, schedule="latest") if findings is None else findings
@@ -101,6 +119,7 @@ class Memory:
         self.writers: OutputWriters | None = None
         self.first_thread = 0
         self.met_undefined = False
+        self.undefined: UndefinedMemory | None = None
         self.copy_into: Callable[[int, int], Instruction | None] | None = None
         self.races: RaceChecker | None = None
         self.previous: PreviousLaunch | None = None
@@ -117,6 +136,8 @@ class Memory:
 
     def new_wave(self) -> None:
         """Shared and local memory as a new set of CTAs finds them: mapped and full of poison."""
+        if self.undefined is not None:
+            self.undefined.start_wave()
         self.shared_space.reset(MAPPED)
         self.local_space.reset(MAPPED)
         if self.zeroed_shared.stop:
@@ -272,8 +293,21 @@ class Memory:
         found = np.unique(kinds)
         return None if len(found) < 2 else [kinds == kind for kind in found]
 
-    def check_read(self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, size: int) -> None:
-        """Raise unless every byte is mapped and holds a value that has arrived."""
+    def check_read(
+        self,
+        instruction: Instruction,
+        active: Active,
+        where: Space,
+        offsets: Offsets,
+        size: int,
+        *,
+        copies: bool = False,
+    ) -> None:
+        """Raise unless every byte is mapped and holds a value that has arrived.
+
+        What nothing has written is no error for loads, nor for an instruction that only ``copies``, which then has to
+        call `carry_undefined`: it is one where something depends on it.
+        """
         if isinstance(where, GlobalSpace) and offsets.size:
             if self.previous is not None:
                 self.previous.touch(instruction, active, where, offsets)
@@ -306,8 +340,12 @@ class Memory:
         padding = home is not None and home.padded
         if not (self.check_padding if padding else self.check_uninitialised):
             return
-        if where is not self.global_space and instruction.opcode in LOADS:
-            self.meet_undefined(is_followed="local" in instruction.modifiers)
+        if copies:
+            self.met_undefined = True
+            return
+        if instruction.opcode in LOADS:
+            space = "global" if where is self.global_space else "shared"
+            self.meet_undefined(space, follows=is_followed(instruction, self.follows_loads))
             return
         error = UninitializedRead(
             f"{instruction.text}: {self._thread_of(active, offsets, missing)} reads {where.name} memory at "
@@ -316,18 +354,40 @@ class Memory:
         )
         self.findings.report(error, "padding" if padding else "uninitialised")
 
-    def meet_undefined(self, *, is_followed: bool = False) -> None:
+    def meet_undefined(self, space: str, *, follows: bool) -> None:
         """A result is undefined, which is no bug until something depends on it.
 
         Args:
-            is_followed: it is, whether loads are or not.
+            space: as of `UndefinedLoad`.
+            follows: the result is followed.
 
         Raises:
-            UndefinedLoad: the result is not followed.
+            UndefinedLoad: it is not.
         """
-        if self.check_uninitialised and not (self.follows_loads or is_followed):
-            raise UndefinedLoad
+        if self.check_uninitialised and not follows:
+            raise UndefinedLoad(space)
         self.met_undefined = True
+
+    def undefined_bytes(self, where: Space, places: Offsets) -> NDArray[np.bool_]:
+        """Which of some bytes nothing has written, or something that was undefined.
+
+        What lies between the rows of an operand counts as written: its reads are reported as such.
+        """
+        flags: NDArray[np.bool_] = (where.shadow[places] & (INITIALISED | IN_FLIGHT | MBARRIER)) == 0
+        if isinstance(where, GlobalSpace) and flags.any():
+            for home in where.allocations:
+                if home.padded:
+                    flags &= (places < home.start) | (places >= home.start + home.size)
+        return flags
+
+    def carry_undefined(
+        self, instruction: Instruction, source: tuple[Space, Offsets], target: tuple[Space, Offsets]
+    ) -> None:
+        """An asynchronous copy has written the bytes of ``target`` with those of ``source``, which were undefined."""
+        (space, places), (where, held) = source, target
+        where.forget(held)
+        if self.undefined is not None and held.size:
+            self.undefined.note_copy(instruction, space, int(places[0]), where, held)
 
     def _copy_into(self, where: Space, offset: int, size: int) -> Instruction | None:
         """The asynchronous copy that will write bytes, where it is known."""

@@ -82,6 +82,10 @@ class Space:
             missing |= (table[first + 1] & mask) != want
         return missing
 
+    def forget(self, places: Offsets) -> None:
+        """Bytes that have just been written hold nothing that is defined."""
+        self.shadow[places] &= np.uint8(0xFF & ~INITIALISED)
+
     def mark(self, offsets: Offsets, size: int, bits: int) -> None:
         """Set the shadow of each element to exactly ``bits``."""
         part = min(size, 8)
@@ -99,6 +103,8 @@ class GlobalBuffer:
     Attributes:
         initialised: every byte of it holds a value.
         padded: what was not initialised at first lies between or behind the rows of an operand.
+        read_by_host: the host reads all of it after the launch, without a call that could be checked.
+        undefined_from: where a kernel has read what it has copied here and nothing had written, for messages.
     """
 
     name: str
@@ -107,6 +113,8 @@ class GlobalBuffer:
     writable: bool
     initialised: bool
     padded: bool = False
+    read_by_host: bool = False
+    undefined_from: str = ""
 
 
 @dataclass(frozen=True)
@@ -200,6 +208,15 @@ class GlobalSpace(Space):
         if self.freed:
             self.freed = deque((gone for gone in self.freed if not _overlap(gone, made)), maxlen=_REMEMBERED)
         return made
+
+    def forget(self, places: Offsets) -> None:
+        """Bytes that have just been written hold nothing that is defined."""
+        super().forget(places)
+        homes = {id(home): home for home in map(self.around, np.unique(places).tolist()) if home is not None}
+        for home in homes.values():
+            if home.initialised:
+                home.initialised = False
+                self.changes += 1
 
     def free(self, name: str) -> None:
         """End an allocation: its bytes are unmapped."""

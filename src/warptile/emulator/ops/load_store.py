@@ -10,7 +10,7 @@ from warptile.emulator.builders import Assembler, Destination, Modifiers, Operat
 from warptile.emulator.lanes import POISON_BYTE, Active, Array
 from warptile.emulator.machine import window_base
 from warptile.emulator.memory.accesses import GLOBAL_BASE, SHARED_WINDOW
-from warptile.emulator.memory.spaces import MAPPED, GlobalSpace
+from warptile.emulator.memory.spaces import MAPPED
 from warptile.errors import KernelTrap, MisalignedAccess, UnknownInstruction
 from warptile.ptx.instruction import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 from warptile.ptx.variable import TYPE_BYTES
@@ -365,10 +365,7 @@ def build_discard(instruction: Instruction, assembler: Assembler) -> Operation:
             memory.store(instruction, active, space, addresses + piece, np.repeat(poison, active.count), 16)
             where, offsets = memory.resolve(instruction, active, space, addresses + piece, 16)
             where.mark(offsets, 16, MAPPED)
-            if isinstance(where, GlobalSpace):
-                for home in {id(each): each for each in map(where.around, offsets.tolist()) if each}.values():
-                    home.initialised = False
-                where.changes += 1
+            where.forget((offsets[:, None] + np.arange(16)).ravel())
 
     return Operation(discard)
 

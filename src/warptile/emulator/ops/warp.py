@@ -107,7 +107,7 @@ def build_shuffle(instruction: Instruction, assembler: Assembler) -> Operation:
         if memory is not None and (result == _UNDEFINED).any():
             present = warps.spread(np.ones(active.count, np.bool_))
             if not present[warps.row, other].all():
-                memory.meet_undefined()
+                memory.meet_undefined("shared", follows="shared" in memory.follows_loads)
         target(active, result)
         inside(active, good)
 

@@ -80,7 +80,11 @@ class EmulatedGpu:
         variable_pages: pages of the process that hold managed variables.
         modules, functions, variables: what the program has registered: by handle; kernels (module and name) and
             variables (module, name, size) by the address of what stands for them on the host.
+        names: where the program keeps the name of a kernel, by the address of its host function.
         configurations: of launches whose kernel is not called yet.
+        pinned: those among them that cudaMallocHost or cudaHostAlloc has made.
+        registered: memory of the host that cudaHostRegister was told of, by address: its bytes, and where its copy on
+            the device begins, which holds the same between launches; 0 before the program has asked for that.
         dynamic_shared: bytes that a kernel was allowed, by the address of its host function.
         events: when each was recorded.
         totals: by kernel.
@@ -102,9 +106,12 @@ class EmulatedGpu:
         self.limits: DeviceLimits = usual(options.arch)
         self.memory = DeviceMemory()
         self.shared: dict[int, int] = {}
+        self.pinned: set[int] = set()
+        self.registered: dict[int, tuple[int, int]] = {}
         self.variable_pages: set[int] = set()
         self.modules: dict[int, ProgramModule] = {}
         self.functions: dict[int, tuple[int, str]] = {}
+        self.names: dict[int, int] = {}
         self.variables: dict[int, tuple[int, str, int]] = {}
         self.configurations: list[tuple[int, ...]] = []
         self.dynamic_shared: dict[int, int] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from warptile.emulator.launch_geometry import MAX_CLUSTER_CTAS
 from warptile.launch.spec import Dim3, LaunchSpec
 from warptile.programs import fat_binary
-from warptile.programs.emulated_gpu import ProgramModule, arguments_of, parameter_sizes
+from warptile.programs.emulated_gpu import INVALID_DEVICE_FUNCTION, ProgramModule, arguments_of, parameter_sizes
 from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, answers, signed, unsigned
 from warptile.programs.memory_calls import to_device, to_host
 from warptile.runtime.kernel_file import KernelFile
@@ -48,6 +48,15 @@ def init_module(call: Call, handle: int) -> int:
 def register_function(call: Call, handle: int, host: int, device: int, name: int) -> None:
     """``__cudaRegisterFunction(handle, hostFun, deviceFun, deviceName, ...)``."""
     call.gpu.functions[host] = handle, call.memory.string(name)
+    call.gpu.names[host] = name
+
+
+@answers("cudaFuncGetName")
+def func_get_name(call: Call, where: int, function: int) -> None:
+    """``cudaFuncGetName(const char**, const void*)``: the name as the compiler says it."""
+    if function not in call.gpu.names:
+        raise CallError(INVALID_DEVICE_FUNCTION, f"{function:#x} is no kernel that the program has registered")
+    call.int64(where, call.gpu.names[function])
 
 
 @answers("__cudaRegisterVar")

@@ -10,6 +10,7 @@ _HOST_TO_HOST, _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE, _DEFAULT = r
 _PITCH_BYTES = 512
 _PAGE_BYTES = 4096
 _OUT_OF_MEMORY = 2
+_ALREADY_REGISTERED, _NOT_REGISTERED = 712, 713
 _MEMORY_BYTES = 80 << 30
 """What ``cudaMemGetInfo`` says there is."""
 
@@ -56,6 +57,7 @@ def free(call: Call, address: int) -> None:
     if not address:
         return
     size = call.gpu.shared.pop(address, None)
+    call.gpu.pinned.discard(address)
     call.gpu.memory.free(address)
     if size is not None:
         call.system_call(_MUNMAP, address, size)
@@ -76,13 +78,19 @@ def malloc_managed(call: Call, where: int, size: int, flags: int) -> None:
 @answers("cudaMallocHost", "cuMemAllocHost_v2")
 def malloc_host(call: Call, where: int, size: int) -> None:
     """``cudaMallocHost(void**, size_t)``: kernels may use it at the same address."""
-    call.int64(where, _shared(call, size))
+    call.int64(where, _pinned(call, size))
 
 
 @answers("cudaHostAlloc", "cuMemHostAlloc")
 def host_alloc(call: Call, where: int, size: int, flags: int) -> None:
     """``cudaHostAlloc(void**, size_t, unsigned int)``."""
-    call.int64(where, _shared(call, size))
+    call.int64(where, _pinned(call, size))
+
+
+def _pinned(call: Call, size: int) -> int:
+    address = _shared(call, size)
+    call.gpu.pinned.add(address)
+    return address
 
 
 @answers("cudaFreeHost", "cuMemFreeHost")
@@ -94,16 +102,45 @@ def free_host(call: Call, address: int) -> None:
 @answers("cudaHostGetDevicePointer")
 def host_get_device_pointer(call: Call, where: int, address: int, flags: int) -> None:
     """``cudaHostGetDevicePointer(void**, void*, unsigned int)``."""
-    if not _holder(call, address):
+    if _holder(call, address):
+        call.int64(where, address)
+        return
+    start = _registered(call, address)
+    if start is None:
         raise CallError(
-            INVALID_VALUE, "memory of cudaHostRegister has no address on the emulated GPU; use cudaMallocHost"
+            INVALID_VALUE, f"{address:#x} is no memory of cudaMallocHost, cudaHostAlloc or cudaHostRegister"
         )
-    call.int64(where, address)
+    size, device = call.gpu.registered[start]
+    if not device:
+        device = call.gpu.memory.allocate(call.gpu.allocation_name("cudaHostRegister"), size)
+        call.gpu.memory.home(device, size, "share").read_by_host = True
+        call.gpu.registered[start] = size, device
+    call.int64(where, device + address - start)
 
 
-@answers("cudaHostRegister", "cudaHostUnregister")
-def host_register(call: Call, address: int) -> None:
-    """Registered memory is copied from and to as any other memory of the host."""
+@answers("cudaHostRegister")
+def host_register(call: Call, address: int, size: int, flags: int) -> None:
+    """``cudaHostRegister(void*, size_t, unsigned int)``: kernels use it where `cudaHostGetDevicePointer` says."""
+    if not address or not size:
+        raise CallError(INVALID_VALUE, f"{size} bytes at {address:#x}")
+    if _registered(call, address) is not None:
+        raise CallError(_ALREADY_REGISTERED, f"{address:#x}")
+    call.gpu.registered[address] = size, 0
+
+
+@answers("cudaHostUnregister")
+def host_unregister(call: Call, address: int) -> None:
+    """``cudaHostUnregister(void*)``."""
+    if address not in call.gpu.registered:
+        raise CallError(_NOT_REGISTERED, f"{address:#x}")
+    _, device = call.gpu.registered.pop(address)
+    if device:
+        call.gpu.memory.free(device)
+
+
+def _registered(call: Call, address: int) -> int | None:
+    """Where the registered memory begins that an address lies in."""
+    return next((at for at, (size, _) in call.gpu.registered.items() if at <= address < at + size), None)
 
 
 @answers("cudaMemPrefetchAsync", "cudaMemAdvise")
@@ -165,12 +202,18 @@ def to_device(call: Call) -> None:
     """Give the device what the host has written to memory that they share."""
     for address, size in call.gpu.shared.items():
         call.gpu.memory.write(address, call.memory.read(address, size))
+    for address, (size, device) in call.gpu.registered.items():
+        if device:
+            call.gpu.memory.write(device, call.memory.read(address, size))
 
 
 def to_host(call: Call) -> None:
     """Give the host what the device has written to memory that they share."""
     for address, size in call.gpu.shared.items():
         call.memory.write(address, call.gpu.memory.read(address, size))
+    for address, (size, device) in call.gpu.registered.items():
+        if device:
+            call.memory.write(address, call.gpu.memory.read(device, size))
 
 
 def _holder(call: Call, address: int) -> int | None:
@@ -361,8 +404,12 @@ def mem_get_info(call: Call, free_bytes: int, total: int) -> None:
 
 @answers("cudaPointerGetAttributes")
 def pointer_get_attributes(call: Call, where: int, address: int) -> None:
-    """``cudaPointerGetAttributes``: type (0 unregistered, 2 device, 3 managed), device, both addresses."""
-    device, shared = on_device(call, address), _holder(call, address) is not None
-    kind = 2 if device else 3 if shared else 0
+    """``cudaPointerGetAttributes``: type (0 unregistered, 1 host, 2 device, 3 managed), device, both addresses."""
+    device, holder, start = on_device(call, address), _holder(call, address), _registered(call, address)
+    pinned = start is not None or holder in call.gpu.pinned
+    kind = 2 if device else 1 if pinned else 3 if holder is not None else 0
+    on_gpu = address if device or holder is not None else 0
+    if start is not None and call.gpu.registered[start][1]:
+        on_gpu = call.gpu.registered[start][1] + address - start
     call.int32(where, kind, 0)
-    call.int64(where + 8, address if device or shared else 0, 0 if device else address)
+    call.int64(where + 8, on_gpu, 0 if device else address)

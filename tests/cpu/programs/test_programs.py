@@ -1,6 +1,7 @@
 """`warptile run`: programs that know nothing of the emulator, from their first CUDA call to their exit code."""
 
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -135,6 +136,16 @@ sys.exit(7)
     assert "shift" in err
 
 
+def test_kernels_have_names(program):
+    code, _, err = program("""
+found = ctypes.c_char_p()
+ok(cuda.cudaFuncGetName(byref(found), c_void_p(host["gather"])))
+assert found.value == b"gather"
+assert cuda.cudaFuncGetName(byref(found), c_void_p(host["calls"])) == 98
+""")
+    assert code == 0, err
+
+
 def test_what_kernels_print_is_in_order(program):
     code, out, err = program("""
 libc = ctypes.CDLL(None)
@@ -160,6 +171,44 @@ for allocate in ("cudaMallocManaged", "cudaMallocHost"):
     ok(cuda.cudaMemset(address, 0, c_size_t(8)))
     assert shared[:3] == [0, 0, 2.5]
     ok(cuda.cudaFree(address) if allocate == "cudaMallocManaged" else cuda.cudaFreeHost(address))
+""")
+    assert code == 0, err
+
+
+def test_registered_memory_of_the_host_has_an_address_on_the_device(program):
+    code, _, err = program("""
+class Attributes(ctypes.Structure):
+    _fields_ = [("type", c_int), ("device", c_int), ("on_device", c_void_p), ("on_host", c_void_p)]
+def attributes(address):
+    found = Attributes()
+    ok(cuda.cudaPointerGetAttributes(byref(found), c_void_p(address)))
+    return found.type, found.on_device, found.on_host
+numbers, device = (c_float * 100)(*range(100)), c_void_p()
+start, size = ctypes.addressof(numbers), c_size_t(400)
+assert attributes(start)[0] == 0
+assert cuda.cudaHostGetDevicePointer(byref(device), c_void_p(start), 0) == 1
+ok(cuda.cudaHostRegister(c_void_p(start), size, 0))
+assert cuda.cudaHostRegister(c_void_p(start + 8), size, 0) == 712
+ok(cuda.cudaHostGetDevicePointer(byref(device), c_void_p(start + 8), 0))
+assert attributes(start + 8) == (1, device.value, start + 8)
+for _ in range(2):
+    big = ctypes.create_string_buffer(struct.pack("<Qd50s", device.value, 0.5, bytes(50)), 72)
+    ok(launch("shift", 1, 32, big))
+    ok(cuda.cudaDeviceSynchronize())
+    numbers[3] += 10
+assert numbers[:5] == [0, 1, 3, 24, 5] and numbers[33:35] == [34, 34], numbers[:]
+ok(cuda.cudaHostUnregister(c_void_p(start)))
+assert cuda.cudaHostUnregister(c_void_p(start)) == 713
+assert launch("shift", 1, 32, big) == 0 and cuda.cudaDeviceSynchronize() == 700
+""")
+    assert re.search(r"cudaHostRegister \d+ has been freed", " ".join(err.split()))
+    assert code == 1
+    code, _, err = program("""
+for allocate, kind in (("cudaMallocManaged", 3), ("cudaMallocHost", 1), ("cudaMalloc", 2)):
+    found, address = (c_int * 6)(), c_void_p()
+    ok(getattr(cuda, allocate)(byref(address), c_size_t(64), 1))
+    ok(cuda.cudaPointerGetAttributes(found, address))
+    assert found[0] == kind, (allocate, found[0])
 """)
     assert code == 0, err
 

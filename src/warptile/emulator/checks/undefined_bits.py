@@ -256,7 +256,11 @@ class UndefinedMemory:
                 home.undefined_from = origin.said.removesuffix(", ")
 
     def _note_load(self, instruction: Instruction, where: Space, places: NDArray[np.int64]) -> None:
-        """Note in ``loaded`` the origin of undefined bytes that are read: of several the one that says most."""
+        """Note in ``loaded`` the origin of undefined bytes that are read."""
+        self.loaded = self.origin_of(instruction, where, places)
+
+    def origin_of(self, instruction: Instruction, where: Space, places: NDArray[np.int64]) -> ValueOrigin:
+        """The origin of undefined bytes that are read: of several the one of which most is wrong."""
         width = element_bytes(instruction)
         numbers, _, origins = self._origins.get(where.name, (None, {}, []))
         stored = np.zeros(1, np.uint32) if numbers is None else np.unique(numbers[places])
@@ -264,7 +268,7 @@ class UndefinedMemory:
         if not stored[0]:
             place = int(places[0] if numbers is None else places[np.argmin(numbers[places])])
             found.append(self._read_from(instruction, where, place, width))
-        self.loaded = min(found, key=ValueOrigin.rank)
+        return min(found, key=ValueOrigin.rank)
 
     def _read_from(self, instruction: Instruction, where: Space, place: int, width: int) -> ValueOrigin:
         """The origin of what an instruction reads: of those of many executions the first ones are told apart."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +13,10 @@ from warptile.emulator.builders import Assembler, Source
 from warptile.emulator.lanes import Active
 from warptile.emulator.memory.accesses import GLOBAL_BASE, LOCAL_WINDOW
 from warptile.emulator.memory.spaces import INITIALISED, MAPPED, WRITTEN
-from warptile.emulator.ops import heap_calls
+from warptile.emulator.ops import c_format, heap_calls
 from warptile.emulator.program import ALLOCATORS
-from warptile.errors import KernelTrap, UnknownInstruction
+from warptile.errors import KernelTrap, UninitializedRead, UnknownInstruction
 from warptile.ptx.instruction import Instruction, Operand, Register, Symbol
-
-_FORMAT = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcsp%])")
 
 
 def build(
@@ -56,7 +55,7 @@ def build(
         for i, number in enumerate(active.lanes):
             lane = Active.of(np.array([number]))
             pattern, values = (int(read(lane)[0]) for read in reads)
-            text, counts[i] = _format(assembler, lane, _text(assembler, lane, pattern), values)
+            text, counts[i] = _format(assembler, instruction, lane, _text(assembler, lane, pattern), values)
             machine.output.append(text)
         if store_result is not None:
             store_result(active, counts)
@@ -109,40 +108,80 @@ def _text(assembler: Assembler, lane: Active, address: int) -> str:
     return found.decode("utf-8", "replace")
 
 
-def _format(assembler: Assembler, lane: Active, pattern: str, address: int) -> tuple[str, int]:
-    """C's printf over a buffer of arguments: each aligned to its size, floats as doubles. Text and argument count."""
-    position = 0
-    taken = 0
+class _Arguments:
+    """The buffer of a thread's arguments: each is aligned to its size, floats are doubles.
 
-    def take(size: int) -> bytes:
-        nonlocal position, taken
-        position = -(-position // size) * size
-        raw = _bytes(assembler, lane, address + position, size)
-        position += size
-        taken += 1
-        return raw
+    Attributes:
+        taken: how many have been read.
+    """
+
+    def __init__(self, assembler: Assembler, instruction: Instruction, lane: Active, address: int) -> None:
+        self._assembler = assembler
+        self._instruction = instruction
+        self._lane = lane
+        self._address = address
+        self._position = 0
+        self.taken = 0
+
+    def take(self, kind: str, size: int) -> Any:
+        """The next argument, which is ``size`` bytes of what ``struct`` calls ``kind``."""
+        self._position = -(-self._position // size) * size
+        address = self._address + self._position
+        self._position += size
+        self.taken += 1
+        self._check(address, size)
+        return struct.unpack(f"<{kind}", _bytes(self._assembler, self._lane, address, size))[0]
+
+    def _check(self, address: int, size: int) -> None:
+        """A value that is printed must have been written."""
+        memory = self._assembler.machine.memory
+        if address >= GLOBAL_BASE or not memory.check_uninitialised:
+            return
+        space = memory.local_space
+        start = address - LOCAL_WINDOW + int(memory.local_origin[self._lane.index][0])
+        places = np.arange(start, start + size)
+        undefined = memory.undefined_bytes(space, places)
+        if memory.undefined is None or not undefined.any():
+            return
+        origin = memory.undefined.origin_of(self._instruction, space, places[undefined])
+        error = UninitializedRead(
+            f"printf: {memory.thread(self._lane.lanes[0])} prints argument {self.taken}, {origin.said}which nothing "
+            "has written",
+            kernel=memory.kernel,
+            location=self._instruction.location,
+            first=origin.location,
+            fix=origin.fix,
+        )
+        memory.findings.report(error)
+
+
+def _format(
+    assembler: Assembler, instruction: Instruction, lane: Active, pattern: str, address: int
+) -> tuple[str, int]:
+    """C's printf of a buffer of arguments: the text, and how many arguments it takes."""
+    arguments = _Arguments(assembler, instruction, lane, address)
 
     def replace(match: re.Match[str]) -> str:
         flags, width, precision, length, kind = match.groups()
         if kind == "%":
             return "%"
-        if width == "*":
-            width = str(struct.unpack("<i", take(4))[0])
-        if precision == "*":
-            precision = str(struct.unpack("<i", take(4))[0])
-        spec = f"%{flags}{width or ''}{'.' + precision if precision is not None else ''}"
-        wide = length in ("l", "ll", "j", "z", "t")
-        if kind in "di":
-            return str((spec + "d") % struct.unpack("<q" if wide else "<i", take(8 if wide else 4)))
-        if kind in "ouxX":
-            return str((spec + kind.replace("u", "d")) % struct.unpack("<Q" if wide else "<I", take(8 if wide else 4)))
+        columns = arguments.take("i", 4) if width == "*" else int(width or 0)
+        if columns < 0:
+            flags, columns = flags + "-", -columns
+        exact = arguments.take("i", 4) if precision == "*" else None if precision is None else int(precision or 0)
+        exact = None if exact is not None and exact < 0 else exact
+        if kind in "diouxX":
+            size = c_format.integer_bytes(length)
+            value = arguments.take("q" if size == 8 else "i", size)
+            return c_format.format_integer(value, kind, length, flags, columns, exact)
         if kind == "c":
-            return str((spec + "c") % (struct.unpack("<i", take(4))[0] & 0xFF))
+            return c_format.format_text(chr(arguments.take("i", 4) & 0xFF), flags, columns, None)
         if kind == "s":
-            return str((spec + "s") % _text(assembler, lane, struct.unpack("<Q", take(8))[0]))
+            text = arguments.take("Q", 8)
+            found = _text(assembler, lane, text) if text else "(null)"
+            return c_format.format_text(found, flags, columns, exact)
         if kind == "p":
-            return f"{struct.unpack('<Q', take(8))[0]:#x}"
-        value = struct.unpack("<d", take(8))[0]
-        return float.hex(value) if kind in "aA" else str((spec + kind) % value)
+            return c_format.format_pointer(arguments.take("Q", 8), flags, columns)
+        return c_format.format_float(arguments.take("d", 8), kind, flags, columns, exact)
 
-    return _FORMAT.sub(replace, pattern), taken
+    return c_format.CONVERSION.sub(replace, pattern), arguments.taken

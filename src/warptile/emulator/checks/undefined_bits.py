@@ -268,7 +268,8 @@ class UndefinedMemory:
         if not stored[0]:
             place = int(places[0] if numbers is None else places[np.argmin(numbers[places])])
             found.append(self._read_from(instruction, where, place, width))
-        return min(found, key=ValueOrigin.rank)
+        worst: ValueOrigin = min(found, key=ValueOrigin.rank)
+        return worst
 
     def _read_from(self, instruction: Instruction, where: Space, place: int, width: int) -> ValueOrigin:
         """The origin of what an instruction reads: of those of many executions the first ones are told apart."""

@@ -163,7 +163,7 @@ class Machine:
         self.why_trapped = ""
         reserved = shared_reserved_bytes(arch_capability)
         constants = {
-            "envreg0": 0, "envreg1": grid_workspace >> 32, "envreg2": grid_workspace & 0xFFFFFFFF,
+            "envreg1": grid_workspace >> 32, "envreg2": grid_workspace & 0xFFFFFFFF,
             "dynamic_smem_size": dynamic_shared_bytes,
             "total_smem_size": memory.shared_bytes, "aggr_smem_size": memory.shared_bytes,
             "reserved_smem_offset_begin": 0, "reserved_smem_offset_end": reserved, "reserved_smem_offset_cap": reserved,

@@ -53,8 +53,8 @@ class SpecialRegisters:
             return _OF_LANES[name](self._geometry, np.arange(lanes)).astype(np.uint32)
         if name in _OF_CTAS:
             return self._of_ctas(name)
-        if name == "gridid":
-            return np.full(lanes, 1, dtype=np.uint64)
+        if name in _WIDE:
+            return np.full(lanes, _WIDE[name], dtype=np.uint64)
         if name == "is_explicit_cluster":
             return np.full(lanes, self._geometry.cluster_ctas > 1)
         return None
@@ -76,7 +76,12 @@ def _of_launch(geometry: LaunchGeometry, multiprocessors: int) -> dict[str, int]
         "nclusterid.x": gx // cx, "nclusterid.y": gy // cy, "nclusterid.z": gz // cz, "nclusterid.w": 1,
         "cluster_nctaid.x": cx, "cluster_nctaid.y": cy, "cluster_nctaid.z": cz, "cluster_nctaid.w": 1,
         "cluster_ctaid.w": 0, "cluster_nctarank": geometry.cluster_ctas,
+        **{f"pm{i}": 0 for i in range(8)}, **{f"envreg{i}": 0 for i in range(32)},
     }  # fmt: skip
+
+
+_WIDE = {"gridid": 1, "current_graph_exec": 0, **{f"pm{i}_64": 0 for i in range(8)}}
+"""Registers of 64 bits. Nothing counts in the performance monitors; the launch is of no graph that runs on the device."""
 
 
 def _thread(geometry: LaunchGeometry, lanes: Array) -> Array:

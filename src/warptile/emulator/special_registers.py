@@ -81,7 +81,7 @@ def _of_launch(geometry: LaunchGeometry, multiprocessors: int) -> dict[str, int]
 
 
 _WIDE = {"gridid": 1, "current_graph_exec": 0, **{f"pm{i}_64": 0 for i in range(8)}}
-"""Registers of 64 bits. Nothing counts in the performance monitors; the launch is of no graph that runs on the device."""
+"""Registers of 64 bits. Performance monitors do not count; the launch is of no graph that runs on the device."""
 
 
 def _thread(geometry: LaunchGeometry, lanes: Array) -> Array:

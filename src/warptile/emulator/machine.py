@@ -19,6 +19,7 @@ from warptile.emulator.memory.device_heap import DeviceHeap
 from warptile.emulator.memory.spaces import GlobalSpace
 from warptile.emulator.random_turns import turns_of
 from warptile.emulator.special_registers import SpecialRegisters
+from warptile.emulator.stack_memory import StackMemory
 from warptile.emulator.sync.mbarriers import Mbarriers
 from warptile.emulator.sync.register_pool import RegisterPool
 from warptile.errors import UnknownInstruction
@@ -109,6 +110,7 @@ class Machine:
     lane's present activation has moved them, see `recursion`) are that function's.
 
     Attributes:
+        stack: memory that `alloca` takes; None if no function does.
         cooperative: whether the launch is, so that its CTAs may wait for each other.
         why_trapped: what is known of the reason should the kernel execute `trap`, as the end of a message.
     """
@@ -131,6 +133,7 @@ class Machine:
         warpgroups: bool = False,
         heap: DeviceHeap | None = None,
         grid_workspace: int = 0,
+        stack: tuple[int, int] | None = None,
     ) -> None:
         check_schedule(schedule)
         self.geometry = geometry
@@ -146,6 +149,7 @@ class Machine:
         self.multiprocessors = multiprocessors
         self.cooperative = grid_workspace != 0
         self.heap = heap if heap is not None else DeviceHeap(memory.global_space)
+        self.stack = StackMemory(memory, *stack, geometry.lanes) if stack is not None else None
         self.registers = RegisterFile(geometry.lanes)
         self.mbarriers = Mbarriers(memory, schedule)
         self.pool = RegisterPool(memory, geometry, registers_per_thread)
@@ -184,6 +188,8 @@ class Machine:
         if self.turns is not None:
             self.turns.start_wave()
         self.memory.new_wave()
+        if self.stack is not None:
+            self.stack.start_wave()
         self.memory.peers.start_wave(first_cta, self.live)
         self.copies.new_wave()
         self.products.new_wave()

@@ -35,7 +35,10 @@ ALLOCATORS = ("malloc", "__cuda_syscall_aligned_malloc")
 """What `malloc`, ``new`` and `__nv_aligned_device_malloc` are to the compiler."""
 
 _ROOM_FOR_RECURSION = 1 << 28
-"""Bytes that local variables of further activations take at most in all lanes together, but for ``_LEAST_ROOM``."""
+"""Bytes that local variables of further activations take at most in all lanes together, but for ``_LEAST_ROOM``; and as
+many that `alloca` takes."""
+
+_OF_STACK = frozenset({"alloca", "stacksave", "stackrestore"})
 
 _FRAME_ALIGNMENT = 16
 
@@ -76,6 +79,8 @@ class ProgramLayout:
         shifts: of each function that may be called while it runs and has local variables, how far these are from their
             places in each lane's present activation.
         recursion_start: where further activations have theirs, up to ``local_bytes``.
+        stack: first byte, and the one behind the last, of what a lane takes by `alloca`; None if no function does.
+        stack_users: where the functions start that do.
     """
 
     entry: PtxFunction
@@ -87,6 +92,8 @@ class ProgramLayout:
     length: int = 0
     shifts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     recursion_start: int = 0
+    stack: tuple[int, int] | None = None
+    stack_users: frozenset[int] = frozenset()
 
     def first_local(self, name: str) -> int:
         """Where a function's own local variables start, or a little before: at a multiple of what aligns frames."""
@@ -140,6 +147,13 @@ def lay_out(
             top = _up(top, variable.alignment_bytes)
             layout.local[reached.name, variable.name] = top
             top += variable.size_bytes
+    room = min(max(_LEAST_ROOM, _ROOM_FOR_RECURSION // lanes), _MOST_ROOM)
+    layout.stack_users = frozenset(
+        each.start for each in layout.routines.values() if any(i.opcode in _OF_STACK for i in each.function.body or ())
+    )
+    if layout.stack_users:
+        layout.stack = _up(top, _FRAME_ALIGNMENT), _up(top, _FRAME_ALIGNMENT) + room
+        top = layout.stack[1]
     layout.local_bytes = top
     again = _recursive(module, order)
     layout.shifts = {
@@ -149,7 +163,7 @@ def lay_out(
     }
     if layout.shifts:
         layout.recursion_start = _up(top, _FRAME_ALIGNMENT)
-        layout.local_bytes = layout.recursion_start + min(max(_LEAST_ROOM, _ROOM_FOR_RECURSION // lanes), _MOST_ROOM)
+        layout.local_bytes = layout.recursion_start + room
     return layout
 
 

@@ -347,6 +347,7 @@ def _prepare(
         checks=checks,
         heap=device.heap,
         grid_workspace=device.grid_workspace() if spec.cooperative else 0,
+        stack=layout.stack,
         registers_per_thread=initial_count(layout.entry.directives, instructions),
         warpgroups=any(each.opcode == "wgmma" for each in instructions),
     )

@@ -353,6 +353,8 @@ class Scheduler:
             self._activations_of(target).enter(again, table[again.index])
         for move in plan.before[target]:
             move(active)
+        if target in self._layout.stack_users and self.machine.stack is not None:
+            self.machine.stack.enter(target, active)
         table[active.index] = position
 
     def _activations_of(self, start: int) -> Activations:
@@ -367,6 +369,8 @@ class Scheduler:
         start = position_of_routine(self.steps, position)
         calls = self._returns[start][active.index].copy()
         activations = self._activations.get(start)
+        if start in self._layout.stack_users and self.machine.stack is not None:
+            self.machine.stack.leave(start, active)
         for call in np.unique(calls):
             plan = cast(CallPlan, self.steps[int(call)].detail)
             part = active.where(calls == call)

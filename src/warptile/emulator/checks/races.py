@@ -62,7 +62,7 @@ class RaceChecker:
         rows: of operands that are matrices, how their elements lie.
         shared: addresses of shared variables.
         checks: names of the checks that are made.
-        first_reads: ``id`` of the plain loads that are the first guess of a CAS loop (`checks.cas_loops`).
+        first_reads: ``id`` of the plain loads whose value an atomic checks again (`checks.cas_loops`).
         deciding: which loads and atomics an access waits for.
         streams: whether streams beside the launch access memory, each as a thread that is in no CTA of the launch.
 

@@ -72,6 +72,25 @@ CASES = {
         CAS_ADD + "__global__ void k(int* o, double* sum) { @; }",
         "add(sum, 1.0)", "add(sum, 1.0); if (threadIdx.x == 5 && blockIdx.x == 1) o[0] = *sum",
     ),
+    "a test before a compare-and-swap": Relying(
+        "cas-read",
+        """__global__ void k(int* o, double*) {
+             int* word = o + threadIdx.x % 8;
+             @
+           }""",
+        "if (*word == 0 && atomicCAS(word, 0, 1) == 0) atomicAdd(o + 32, 1);",
+        "int old = *word; if (old == 0 && atomicCAS(word, 0, 1) == 0) o[40 + threadIdx.x % 8] = old;"
+        "if (blockIdx.x == 1) o[63] = *word;",
+    ),
+    "a test before an atomic minimum": Relying(
+        "cas-read",
+        """__global__ void k(int* o, double*) {
+             const int mine = -1 - threadIdx.x - 64 * blockIdx.x;
+             @
+           }""",
+        "if (*o > mine) atomicMin(o, mine);",
+        "if (*o > mine) atomicAdd(o, mine);",
+    ),
 }  # fmt: skip
 
 

@@ -73,7 +73,7 @@ _CHECKS = (
     EmulationCheck(
         "cas-read",
         "model",
-        "a plain read of a word that others change atomically, as the first guess of a CAS loop or a test before an atomic",
+        "a plain read of a word that others change atomically, as first guess of a CAS loop or test before an atomic",
         "read the word by cuda::atomic_ref or a volatile load",
     ),
     EmulationCheck(

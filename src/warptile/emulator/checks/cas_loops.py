@@ -1,7 +1,8 @@
 """Finds plain reads of atomic words whose value an atomic operation checks again.
 
-One is the first read of a compare-and-swap loop: ``old = *p; do { ... atomicCAS(p, assumed, ...) } while``. The other is
-a test whether an atomic pays: ``if (*p == FREE && atomicCAS(p, FREE, mine) == FREE)``, ``if (*p > x) atomicMin(p, x)``.
+One is the first read of a compare-and-swap loop: ``old = *p; do { ... atomicCAS(p, assumed, ...) } while``. The other
+is a test whether an atomic pays: ``if (*p == FREE && atomicCAS(p, FREE, mine) == FREE)``, or
+``if (*p > x) atomicMin(p, x)``.
 
 A word that others change atomically may only be read atomically, says the PTX memory model. Common code reads it
 plainly all the same, the CUDA C++ Programming Guide's own ``atomicAdd`` for doubles among it: a wrong first guess costs

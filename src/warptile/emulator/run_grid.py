@@ -127,7 +127,7 @@ def emulate(
     launch = Launch(module, spec, accesses or {}, arch, schedule, interpreted, tuple(beside))
     alone = device is None
     device = place_operands(module, spec, operands, launch.accesses, device, launch.operands)
-    before = device.snapshot() if collect or "uninitialised" in checks else None
+    before = device.remember() if collect or "uninitialised" in checks else None
     findings = Findings(collect=collect, schedule=schedule)
     run, findings = _run_followed(launch, device, before, checks, findings, recording)
     if run.finished:
@@ -145,6 +145,7 @@ def emulate(
         again.release()
         device.restore(after)
         found = findings.weighed(without)
+    device.space.end_undo()
     report = EmulationReport(
         counters=_totals(run.machine.count),
         lines=_lines(run.machine.count, run.steps),

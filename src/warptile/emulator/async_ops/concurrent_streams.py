@@ -123,6 +123,7 @@ class ConcurrentStreams:
         elif isinstance(operation, StreamFlag):
             start = self._flag(operation)
             self._access(operation, operation.flags, operation.offset_bytes, FLAG_BYTES, writes=True)
+            self._space.touch(self._space.named(operation.flags))
             self._space.data[start : start + FLAG_BYTES] = np.frombuffer(
                 operation.value.to_bytes(FLAG_BYTES, "little"), np.uint8
             )
@@ -142,7 +143,9 @@ class ConcurrentStreams:
     def _mark(self, operation: StreamCopy, flight: int) -> None:
         """Whether the bytes that a copy writes are on their way."""
         target = self._range(operation.target, operation.target_offset_bytes, operation.bytes)
-        self._space.named(operation.target).initialised = False
+        home = self._space.named(operation.target)
+        self._space.touch(home)
+        home.initialised = False
         self._space.shadow[target] = (self._space.shadow[target] & np.uint8(0xFF & ~IN_FLIGHT)) | flight
 
     def _flag(self, operation: StreamFlag | StreamWait) -> int:

@@ -336,6 +336,9 @@ def store(record: int, first: int, count: int, lanes: int, state: int) -> int:
         buffer = _buffer(state, size)
         if buffer == 0 or at(buffer, m.WRITABLE) == 0:
             return 1
+        if at(buffer, m.TOUCHED) == 0:
+            write_64(state + 8 * m.UNTOUCHED, buffer)
+            return 1
         writers = at(buffer, m.WRITERS)
     data, shadow = at(state, words), at(state, words + 1)
     mask = CHANGING & ~INITIALISED

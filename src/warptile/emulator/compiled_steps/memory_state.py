@@ -17,21 +17,24 @@ if TYPE_CHECKING:
 (SHARED_DATA, SHARED_SHADOW, SHARED_BYTES, SHARED_STRIDE, LOCAL_DATA, LOCAL_SHADOW, LOCAL_BYTES, LOCAL_STRIDE,
  GLOBAL_DATA, GLOBAL_SHADOW, LANES_PER_CTA, FIRST_THREAD, BUFFERS, BUFFER_COUNT, RACES, CLOCK, CTA_FLOOR, WARP_FLOOR,
  KNOWN, STARTS, KEYS, VALUES, KEY_STRIDE, SHARED_HISTORY, OFFSETS, LANE_NUMBERS, BANK_WORDS, BANK_COUNTS, MUST_HOLD,
- KNOWLEDGE, LOWEST, HIGHEST, GROUPS, WARPS, MISSING, MISSING_SHIFT, WITHIN_CTA, WORDS) = range(38)  # fmt: skip
+ KNOWLEDGE, LOWEST, HIGHEST, GROUPS, WARPS, MISSING, MISSING_SHIFT, WITHIN_CTA, UNTOUCHED,
+ WORDS) = range(39)  # fmt: skip
 """Words: addresses of bytes and shadows of each space, its bytes for a CTA or lane and how far those are apart; lanes
 of a CTA; number of the thread in lane 0; the buffers of global memory and how many; whether races are looked for, then
 the arrays of `VectorClocks`; the history of shared memory; room for the offsets and lanes of an access, and for
 counting bank conflicts; whether bytes must hold a value to be read; whether any thread has a table of knowledge; of an
 access to global memory its least and its largest offset; room for the ends and patterns of its warps, and how many they
 are. After a refusal: the history that lacks the table of some length of places, or 0, and that length's logarithm.
-Last, whether shared memory is accessed by threads of its own CTA only."""
+Then whether shared memory is accessed by threads of its own CTA only. After a refusal: the words of the buffer that the
+launch has not written to before, or 0."""
 
 HISTORY_WORDS = 1 + LONGEST + 1
 """Words of a history: the address of its ``shifts``, and of the table of each; 0 where there is none."""
 
-START, END, WRITABLE, INITIALISED, WRITERS, HISTORY, BUFFER_WORDS = range(7)
+START, END, WRITABLE, INITIALISED, WRITERS, HISTORY, TOUCHED, BUFFER_WORDS = range(8)
 """Words of a buffer: its first byte and the one behind it, by offsets into global memory; whether it may be written and
-whether all of it holds values; the address of its table of writers, or 0; the address of its history."""
+whether all of it holds values; the address of its table of writers, or 0; the address of its history; whether the
+launch has written to it before, so that what it held is kept."""
 
 
 class MemoryState:
@@ -53,6 +56,7 @@ class MemoryState:
         )  # fmt: skip
         self._held: list[Any] = []
         self._histories: NDArray[np.int64] = np.zeros((1, HISTORY_WORDS), dtype=np.int64)
+        self._buffers: NDArray[np.int64] = np.zeros((0, BUFFER_WORDS), dtype=np.int64)
         self._seen: tuple[int, ...] = ()
         words = self.words
         for first, each, size, stride in (
@@ -82,7 +86,7 @@ class MemoryState:
             writers = memory.writers.table(allocation.name) if memory.writers is not None else None
             buffers[number] = (
                 allocation.start, allocation.start + allocation.size, allocation.writable, allocation.initialised,
-                0 if writers is None else address_of(writers), address_of(histories[number]),
+                0 if writers is None else address_of(writers), address_of(histories[number]), allocation.touched,
             )  # fmt: skip
         if races is not None:
             clocks = races.clocks
@@ -94,11 +98,20 @@ class MemoryState:
                 history = races.history_of(name)
                 if history is not None:
                     held.append(_write_history(row, history))
-        self._held, self._histories = held, histories  # words hold addresses of these
+        self._held, self._histories, self._buffers = held, histories, buffers  # words hold addresses of these
         self._seen = self._version()
 
     def make_missing(self) -> bool:
-        """Make the table that a refused access needs; False if it was refused for another reason."""
+        """Make the table that a refused access needs, or keep what its buffer holds; False if it was refused for
+        another reason."""
+        untouched = int(self.words[UNTOUCHED])
+        if untouched:
+            self.words[UNTOUCHED] = 0
+            number = (untouched - int(self.words[BUFFERS])) // (8 * BUFFER_WORDS)
+            space = self._machine.memory.global_space
+            space.touch(space.allocations[number])
+            self._buffers[number, TOUCHED] = 1
+            return True
         missing, races = int(self.words[MISSING]), self._machine.memory.races
         if not missing or races is None:
             return False

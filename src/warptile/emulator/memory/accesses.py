@@ -428,6 +428,8 @@ class Memory:
                     fix="give the kernel memory that it may write, or write to another buffer",
                     **self._where(instruction),
                 )
+            if not target.touched:
+                where.touch(target)
             if words is not None and self.writers is not None and self.writers.follow(target.name):
                 inside = (offsets >= target.start) & (offsets < target.start + target.size)
                 threads = (self.first_thread + active.lanes).reshape(-1, *(1,) * (offsets.ndim - 1))

@@ -21,6 +21,7 @@ from warptile.emulator.memory.spaces import (
     GlobalBuffer,
     GlobalSpace,
     SpaceSnapshot,
+    SpaceUndo,
     room,
 )
 from warptile.emulator.program import FUNCTION_ADDRESS_BASE
@@ -44,7 +45,7 @@ GRID_WORKSPACE_BYTES = 8
 class DeviceSnapshot:
     """What `DeviceMemory.snapshot` keeps."""
 
-    space: SpaceSnapshot
+    space: SpaceSnapshot | SpaceUndo
     heap: HeapSnapshot
 
 
@@ -146,15 +147,21 @@ class DeviceMemory:
         for array in (self.space.data, self.space.shadow):
             array[to : to + size] = array[start : start + size].copy()
         home.initialised &= bool((self.space.shadow[to : to + size] & INITIALISED).all())
+        home.touched = True
 
     def _set(self, home: GlobalBuffer, offset: int, raw: NDArray[np.uint8]) -> None:
         self.space.data[offset : offset + raw.size] = raw
         self.space.shadow[offset : offset + raw.size] = MAPPED | INITIALISED
         home.initialised |= raw.size == home.size
+        home.touched = True
 
     def start_launch(self) -> None:
         """What a kernel may ask of the bytes is whether it has written them, and whether they hold a value."""
+        self.space.end_undo()
         for home in self.space.allocations:
+            if not home.touched:
+                continue
+            home.touched = False
             shadow = self.space.shadow[home.start : home.start + home.size]
             shadow &= np.uint8(0xFF & ~(WRITTEN | IN_FLIGHT))
             home.initialised = home.initialised or bool((shadow & INITIALISED).all())
@@ -169,6 +176,10 @@ class DeviceMemory:
     def snapshot(self) -> DeviceSnapshot:
         """Everything, for `restore`."""
         return DeviceSnapshot(self.space.snapshot(), self.heap.snapshot())
+
+    def remember(self) -> DeviceSnapshot:
+        """The same for `restore`, in little time: what a launch writes to is kept when it does."""
+        return DeviceSnapshot(self.space.remember(), self.heap.snapshot())
 
     def restore(self, snapshot: DeviceSnapshot) -> None:
         """Undo what has happened since."""

@@ -104,6 +104,7 @@ class GlobalBuffer:
         initialised: every byte of it holds a value.
         padded: what was not initialised at first lies between or behind the rows of an operand.
         read_by_host: the host reads all of it after the launch, without a call that could be checked.
+        touched: since the last launch began it has been made, or something has been written to it.
         undefined_from: where a kernel has read what it has copied here and nothing had written, for messages.
     """
 
@@ -114,6 +115,7 @@ class GlobalBuffer:
     initialised: bool
     padded: bool = False
     read_by_host: bool = False
+    touched: bool = True
     undefined_from: str = ""
 
 
@@ -125,6 +127,21 @@ class SpaceSnapshot:
     shadow: NDArray[np.uint8]
     allocations: tuple[GlobalBuffer, ...]
     freed: tuple[GlobalBuffer, ...]
+
+
+@dataclass(frozen=True)
+class SpaceUndo:
+    """What `GlobalSpace.remember` keeps: of allocations that are written to later, what they held.
+
+    Attributes:
+        top: end of the last allocation.
+        saved: by the start of an allocation, its bytes and their shadow.
+    """
+
+    top: int
+    allocations: tuple[GlobalBuffer, ...]
+    freed: tuple[GlobalBuffer, ...]
+    saved: dict[int, tuple[NDArray[np.uint8], NDArray[np.uint8]]]
 
 
 def _up(value: int, multiple: int) -> int:
@@ -151,6 +168,7 @@ class GlobalSpace(Space):
         self._starts: list[int] = []
         self._names: dict[str, GlobalBuffer] = {}
         self._top = GUARD_BYTES
+        self._undo: SpaceUndo | None = None
         self.changes = 0
         super().__init__("global", GUARD_BYTES + size_bytes)
 
@@ -222,6 +240,7 @@ class GlobalSpace(Space):
         """End an allocation: its bytes are unmapped."""
         self.changes += 1
         gone = self._names.pop(name)
+        self.touch(gone)
         position = bisect_right(self._starts, gone.start) - 1
         del self.allocations[position], self._starts[position]
         self.shadow[gone.start : gone.start + gone.size] = 0
@@ -241,15 +260,46 @@ class GlobalSpace(Space):
             self.data[: self._top].copy(), self.shadow[: self._top].copy(), tuple(self.allocations), tuple(self.freed)
         )
 
-    def restore(self, snapshot: SpaceSnapshot) -> None:
+    def remember(self) -> SpaceUndo:
+        """The same for `restore`, but that bytes are kept when they are about to change: `touch` must be told."""
+        self._undo = SpaceUndo(self._top, tuple(self.allocations), tuple(self.freed), {})
+        for home in self.allocations:
+            home.touched = False
+        self.changes += 1
+        return self._undo
+
+    def end_undo(self) -> None:
+        """What is written from now on need not be undone."""
+        self._undo = None
+
+    def touch(self, home: GlobalBuffer) -> None:
+        """An allocation is about to be written to, or freed."""
+        home.touched = True
+        undo = self._undo
+        if undo is None or home.start in undo.saved or not any(home is each for each in undo.allocations):
+            return
+        place = slice(home.start, home.start + home.size)
+        undo.saved[home.start] = self.data[place].copy(), self.shadow[place].copy()
+
+    def restore(self, snapshot: SpaceSnapshot | SpaceUndo) -> None:
         """Undo what has been written, allocated and freed since."""
         self.changes += 1
-        self.data[: len(snapshot.data)], self.shadow[: len(snapshot.shadow)] = snapshot.data, snapshot.shadow
-        self.shadow[len(snapshot.shadow) : self._top] = 0
+        if isinstance(snapshot, SpaceUndo):
+            kept = {id(each) for each in snapshot.allocations}
+            for made in self.allocations:
+                if id(made) not in kept:
+                    self.shadow[made.start : made.start + made.size] = 0
+            for start, (data, shadow) in snapshot.saved.items():
+                self.data[start : start + len(data)], self.shadow[start : start + len(data)] = data, shadow
+            top = snapshot.top
+        else:
+            top = len(snapshot.data)
+            self.data[:top], self.shadow[:top] = snapshot.data, snapshot.shadow
+        self.shadow[top : self._top] = 0
         self.allocations, self.freed = list(snapshot.allocations), deque(snapshot.freed, maxlen=_REMEMBERED)
         self._starts = [each.start for each in self.allocations]
         self._names = {each.name: each for each in self.allocations}
-        self._top = len(snapshot.data)
+        self._top = top
 
     def named(self, name: str) -> GlobalBuffer:
         """The allocation called ``name``."""

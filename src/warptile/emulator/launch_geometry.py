@@ -53,11 +53,11 @@ def _cluster(module: PtxModule, spec: LaunchSpec, capability: int) -> Dim3:
 
 def _geometry(spec: LaunchSpec, cluster: Dim3) -> LaunchGeometry:
     threads = spec.block[0] * spec.block[1] * spec.block[2]
-    if not 1 <= threads <= MAX_THREADS or min(*spec.grid, *spec.block) < 1:
-        raise UnsupportedError(
-            f"grid {spec.grid}, block {spec.block}: every extent is at least 1 and a CTA has at most {MAX_THREADS} "
-            "threads"
-        )
+    for what, extents in (("grid", spec.grid), ("block", spec.block)):
+        if min(extents) < 1:
+            raise UnsupportedError(f"{what}: got {extents}; every extent is at least 1")
+    if threads > MAX_THREADS:
+        raise UnsupportedError(f"block: got {spec.block}: {threads} threads; a CTA has at most {MAX_THREADS} threads")
     for what, extents, most in (("grid", spec.grid, MAX_GRID), ("block", spec.block, MAX_BLOCK)):
         for axis, extent, largest in zip("xyz", extents, most, strict=True):
             if extent > largest:

@@ -14,6 +14,7 @@ from warptile.emulator.checks.cas_loops import first_reads
 from warptile.emulator.checks.deciding_reads import DecidingReads
 from warptile.emulator.checks.leaks import report_leaks
 from warptile.emulator.checks.output_writers import OutputWriters
+from warptile.emulator.checks.race_reports import unmangled
 from warptile.emulator.checks.races import RaceChecker
 from warptile.emulator.compiled_steps.compiled_program import CompiledWhenItPays
 from warptile.emulator.counters import Counters, columns
@@ -309,6 +310,7 @@ def _prepare(
         follows_loads=follows_loads,
         findings=findings,
     )
+    memory.shared_variables = sorted((start, unmangled(name)) for name, start in layout.shared.items())
     if "races" in checks:
         memory.races = RaceChecker(
             memory,

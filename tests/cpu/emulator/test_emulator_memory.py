@@ -358,3 +358,29 @@ def test_the_memory_of_a_launch_is_freed_when_it_is_over(monkeypatch, schedule) 
         gc.enable()
     assert parts
     assert [part() for part in parts if part() is not None] == []
+
+
+def test_an_index_beyond_a_shared_array_is_named_with_it() -> None:
+    source = """__global__ void k(int* o) {
+        __shared__ int tile[32];
+        tile[threadIdx.x + 1] = threadIdx.x;
+        __syncthreads();
+        o[threadIdx.x] = tile[threadIdx.x];
+      }"""
+    with pytest.raises(IllegalAddress, match=r"thread \(31, .* 1152 bytes of shared memory, at tile\+128"):
+        run_cuda(source, "k", [np.zeros(32, np.int32)])
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "said"),
+    [
+        ((1, 0, 1), 32, r"grid: got \(1, 0, 1\); every extent is at least 1"),
+        ((1, 1, 1), 0, r"block: got \(0, 1, 1\); every extent is at least 1"),
+        ((1, 1, 1), 1056, r"block: got \(1056, 1, 1\): 1056 threads; a CTA has at most 1024 threads"),
+    ],
+)
+def test_a_launch_of_wrong_extents_says_which(grid: tuple[int, int, int], block: int, said: str) -> None:
+    with pytest.raises(UnsupportedError, match=said):
+        run_cuda(
+            "__global__ void k(int* o) { o[threadIdx.x] = 0; }", "k", [np.zeros(32, np.int32)], grid=grid, block=block
+        )

@@ -167,7 +167,7 @@ class RaceReports:
         if not below:
             return f"shared memory{owner}, byte {offset}"
         address, name = below[-1]
-        return f"shared memory{owner}, {_unmangled(name)}+{offset - address}"
+        return f"shared memory{owner}, {unmangled(name)}+{offset - address}"
 
     def missing(self, first: RaceAccess, second: RaceAccess) -> Missing:
         """What would order the two."""
@@ -227,7 +227,7 @@ class RaceReports:
         return SYNCTHREADS
 
 
-def _unmangled(name: str) -> str:
+def unmangled(name: str) -> str:
     """The variable of a mangled name such as ``_ZZ6kernelPfE4tile``."""
     found = re.search(r"E(\d+)(\w+)$", name)
     return found.group(2)[: int(found.group(1))] if found else name

@@ -118,6 +118,7 @@ class Memory:
         self.local_origin = np.arange(lanes, dtype=np.int64) * self.local_stride
         self.writers: OutputWriters | None = None
         self.first_thread = 0
+        self.shared_variables: list[tuple[int, str]] = []
         self.met_undefined = False
         self.undefined: UndefinedMemory | None = None
         self.copy_into: Callable[[int, int], Instruction | None] | None = None
@@ -210,12 +211,17 @@ class Memory:
             value = int(offsets[bad].flat[0])
             raise IllegalAddress(
                 f"{instruction.text}: {self._thread_of(active, offsets, bad)} accesses bytes {value}.."
-                f"{value + size - 1} of {limit} bytes of {name} memory",
+                f"{value + size - 1} of {limit} bytes of {name} memory{self._near(value) if name == 'shared' else ''}",
                 **self._where(instruction),
             )
         self._aligned(instruction, active, offsets, size)
         start = origin[active.index]
         return offsets + (start if offsets.ndim == 1 else start.reshape(-1, *(1,) * (offsets.ndim - 1)))
+
+    def _near(self, offset: int) -> str:
+        """The shared variable before a byte, and how far behind its begin that is, for messages."""
+        before = [(start, name) for start, name in self.shared_variables if start <= offset]
+        return f", at {before[-1][1]}+{offset - before[-1][0]}" if before else ""
 
     def _clustered(self, instruction: Instruction, active: Active, addresses: Offsets, size: int) -> Offsets:
         """Shared addresses in a cluster: most lie in the lane's own CTA, the others are its peers'."""

@@ -26,8 +26,9 @@ ROWS = (1, 2, 4, 8)
 COLUMNS, DEPTH, LOADS = 4, 8, 4
 """Columns of a thread where B is K-major; its elements along K, and loads along N, where it is not."""
 
-NARROW_LANES = 8
-"""Lanes along N of a narrower tile, where B is not K-major: groups of lanes then share K."""
+NARROW_LANES, SECTOR_BYTES = 8, 32
+"""Lanes along N of a narrower tile, where B is not K-major, if these load whole sectors: groups of lanes then share
+K."""
 
 WARPS, MOST_SHARED_BYTES = (8, 4, 2, 1), 32 * 1024
 """Warps of a block, and bytes in which they share their sums, at most."""
@@ -41,6 +42,10 @@ MOST_SPLITS, FEWEST_STEPS = 64, {"col": 4, "row": 1}
 
 MOST_ROWS_IN_BOTH, MOST_ROWS_UNALIGNED = 1, 4
 """Rows up to which plans take it whatever B's layout and type, and where no load of B can have 16 bytes."""
+
+IN_PLACE_BYTES = 60_000_000
+"""Size of an unaligned B of 16-bit elements along N up to which wgmma-final, which reads it in place, is faster: from
+four timings."""
 
 MOST_PREFERRED = 4
 """Rows up to which no other kernel is looked at then."""
@@ -163,7 +168,8 @@ def _most_rows(problem: Problem) -> int:
         return ROWS[-1]
     if _widest(b, 0 if by_k else columns) * bytes_ >= MAX_ALIGNMENT_BYTES:
         return MOST_ROWS_IN_BOTH
-    return MOST_ROWS_UNALIGNED if by_k or bytes_ != 2 else 0  # wgmma-final loads that in place
+    in_place = not by_k and bytes_ == 2 and bytes_ * columns * problem.k < IN_PLACE_BYTES
+    return 0 if in_place else MOST_ROWS_UNALIGNED
 
 
 def _of_16_bytes(problem: Problem) -> int:
@@ -178,7 +184,8 @@ def _columns(problem: Problem) -> tuple[tuple[int, int], ...]:
     bn = LANES * width * min(LOADS, _of_16_bytes(problem) // width)
     while bn >= 2 * problem.n and bn > width:
         bn //= 2
-    narrow = min(bn, NARROW_LANES * width)
+    lanes = max(NARROW_LANES, SECTOR_BYTES * 8 // (width * problem.b.dtype.bits))
+    narrow = min(bn, min(lanes, LANES) * width)
     return tuple((each, DEPTH * (LANES // min(LANES, each // width))) for each in dict.fromkeys((bn, narrow)))
 
 

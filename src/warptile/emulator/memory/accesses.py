@@ -346,10 +346,10 @@ class Memory:
         padding = home is not None and home.padded
         if not (self.check_padding if padding else self.check_uninitialised):
             return
-        if copies:
+        if copies and not padding:
             self.met_undefined = True
             return
-        if instruction.opcode in LOADS:
+        if instruction.opcode in LOADS and not padding:
             space = "global" if where is self.global_space else "shared"
             self.meet_undefined(space, follows=is_followed(instruction, self.follows_loads))
             return

@@ -50,10 +50,10 @@ four timings."""
 MOST_PREFERRED = 4
 """Rows up to which no other kernel is looked at then."""
 
-MOST_PRODUCTS = {True: 40_000_000, False: 1_500_000}
-"""Multiply-adds up to which plans take it with any number of rows, by whether elements have at least 32 bits: in small
-problems nothing is faster than to load operands where they are needed. From timings of some 300 problems (2026-11-29,
-no record)."""
+MOST_PRODUCTS = {8: 1_500_000, 16: 1_500_000, 32: 40_000_000, 64: 1_000_000}
+"""Multiply-adds up to which plans take it with any number of rows, by bits of an element: in small problems nothing is
+faster than to load operands where they are needed, but tensor cores soon are, which float32 has none of. From timings
+of some 300 problems (2026-11-29, no record)."""
 
 
 class SimtGemv(RankedRung, SimtRung):
@@ -109,7 +109,7 @@ class SimtGemv(RankedRung, SimtRung):
     def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.unsuitable`."""
         few, most = min(problem.m, problem.n), _most_rows(problem)
-        products, small = problem.m * problem.n * problem.k * problem.batch, MOST_PRODUCTS[problem.a.dtype.bits >= 32]
+        products, small = problem.m * problem.n * problem.k * problem.batch, MOST_PRODUCTS[problem.a.dtype.bits]
         if few <= most or products <= small:
             return None
         lines, operand = ("columns", "an A") if fewer_columns(problem) else ("rows", "a B")

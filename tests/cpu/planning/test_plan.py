@@ -38,7 +38,7 @@ def test_the_highest_rung_that_takes_the_types(element, rung, shape):
         assert name == ("mma-split-k" if element == "float64" and shape[0] < 4096 else rung)
 
 
-@pytest.mark.parametrize("element", ["float16", "bfloat16", "float32", "float64", "int8"])
+@pytest.mark.parametrize("element", ["float16", "bfloat16", "float32", "float64"])
 def test_one_column_of_d_is_computed_by_simt_gemv_as_one_row(element):
     plan = make_plan(problem(4096, 1, 4096, element))
     assert plan.rung.name == "simt-gemv"
@@ -63,7 +63,7 @@ def test_plans_of_doubles_compare_the_usual_configurations_alone(shape):
         ((1024, 1024, 1024), "wgmma-split"),
         ((4096, 4096, 48), "wgmma-split"),
         ((4096, 4096, 47), "simt-warptile"),  # slices round more than a short chain does
-        ((193, 161, 97), "simt-gemv"),
+        ((193, 161, 97), "simt-warptile"),
         ((9, 1, 1), "simt-gemv"),
     ],
 )

@@ -505,6 +505,7 @@ def test_maps_that_cannot_be_rewritten_in_place_are_encoded_for_every_call(gpu, 
 
 
 def test_no_more_calls_are_kept_than_said(gpu, torch, monkeypatch):
+    monkeypatch.setenv("WARPTILE_COMPILE", "wait")  # a call whose kernel stands in for another one may be forgotten
     monkeypatch.setattr("warptile.runtime.call_cache.MOST_CALLS", 3)
     a = torch.empty((8, 64), torch.float32)
     for columns in (8, 16, 24, 32, 40):

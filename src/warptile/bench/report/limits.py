@@ -143,12 +143,13 @@ def _megabytes(count: float | None) -> str:
 
 
 def _kernel(result: RowResult, participant: str, counted: ParticipantCounters | None) -> str:
-    """Ours by tile, stages and what is unusual in its configuration, the library's by the name of its kernel."""
+    """Ours by tile, stages (or warps, if it has none) and what is unusual, the library's by the name of its kernel."""
     if participant == LIBRARY:
         return f"`{counted.longest.name}`" if counted is not None and counted.longest is not None else LIBRARY
     beside = participant == NEIGHBOUR and result.beside is not None
     config = result.beside_config if beside else result.config
-    words = [f"{config['BM']}x{config['BN']}x{config['BK']}", f"{config['STAGES']} stages"]
+    staged = f"{config['STAGES']} stages" if "STAGES" in config else f"WARPS={config['WARPS']}"
+    words = [f"{config['BM']}x{config['BN']}x{config['BK']}", staged]
     usual = {"CM": 1, "CN": 1, "SPLITS": 1, "PINGPONG": 0, "OVERLAP": 0, "STREAM": 0, "SWAP": 0}
     words += [f"{key}={config[key]}" for key, value in usual.items() if config.get(key, value) != value]
     launches = len(counted.kernels) - 1 if counted is not None else 0

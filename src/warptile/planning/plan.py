@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -255,15 +255,16 @@ def find_plan(
 
 def _plan_of(rungs: tuple[Rung, ...], problem: Problem, asked: str | None, device: DeviceLimits) -> Plan | None:
     """The plan with the first of ``rungs`` that takes the problem, or one that competes; None where none does."""
-    competing: Plan | None = None
+    rivals: list[Rung] = []
     for each in rungs:
         if problem.a.dtype.name not in each.dtypes or (problem.batch > 1 and not each.batches):
             continue
         if asked is None and each.unsuitable(problem, device) is not None:
             continue
         if asked is None and each.competes:
-            competing = _faster_of(competing, each, problem, device)
+            rivals.append(each)
             continue
+        competing = _fastest_of(rivals, problem, device)
         if competing is not None and _is_slower(each, each.default_config(problem, device), competing):
             return competing
         own = _in_default(each, problem, asked, device)
@@ -273,25 +274,35 @@ def _plan_of(rungs: tuple[Rung, ...], problem: Problem, asked: str | None, devic
             found = own if own is not None and _keeps_default(each, asked) else _best_of(each, problem, asked, device)
             if found is not None:
                 return found
-    return competing
+    return _fastest_of(rivals, problem, device)
 
 
-def _faster_of(taken: Plan | None, rung: Rung, problem: Problem, device: DeviceLimits) -> Plan | None:
-    """A plan of rungs that compete, or the one with ``rung`` where that is legal and faster."""
-    config = rung.default_config(problem, device)
-    if taken is not None and _is_slower(rung, config, taken):
-        return taken
-    own = Plan(problem, rung, config, "predicted", device)
-    return own if own.refusal is None and (taken is None or _is_faster(own, taken)) else taken
+def _fastest_of(rungs: Sequence[Rung], problem: Problem, device: DeviceLimits) -> Plan | None:
+    """The fastest legal plan of rungs that compete, each in its default configuration; None where none is legal. Only
+    kernels that may be the fastest are resolved, which takes longer than all else."""
+    configs = [rung.default_config(problem, device) for rung in rungs]
+    bounds = [_least_us(rung, problem, config, device) or 0.0 for rung, config in zip(rungs, configs, strict=True)]
+    best: Plan | None = None
+    for number in sorted(range(len(rungs)), key=bounds.__getitem__):
+        if best is not None and bounds[number] > _compared_us(best):
+            break
+        own = Plan(problem, rungs[number], configs[number], "predicted", device)
+        if own.refusal is None and (best is None or _is_faster(own, best)):
+            best = own
+    return best
 
 
 def _is_slower(rung: Rung, config: Config, taken: Plan) -> bool:
     """Whether a configuration is slower than a plan even without copies of operands. Where that is known the kernel
-    need not be resolved, which takes longer than all else."""
-    time_us = rung.compared_us(taken.problem, config, taken.device)
-    if time_us is None and rung.estimates:
-        time_us = rung.estimate_us(taken.problem, config, taken.device)
+    need not be resolved."""
+    time_us = _least_us(rung, taken.problem, config, taken.device)
     return time_us is not None and time_us > _compared_us(taken)
+
+
+def _least_us(rung: Rung, problem: Problem, config: Config, device: DeviceLimits) -> float | None:
+    """Microseconds without copies of operands, or with them, where a rung tells either without a resolved kernel."""
+    time_us = rung.compared_us(problem, config, device)
+    return rung.estimate_us(problem, config, device) if time_us is None and rung.estimates else time_us
 
 
 def is_faster_apart(whole: Plan, single: Plan) -> bool:

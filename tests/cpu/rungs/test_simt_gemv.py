@@ -164,9 +164,9 @@ def test_what_it_does_not_take_is_refused():
     for changed, reason in (
         ({"SPLITS": 3}, "SPLITS is 3; K of 64 has"),
         ({"WARPS": 33}, "WARPS is 33; a block has at most 32"),
-        ({"BK": 65}, "BK is 65; 16 groups of lanes take 8 rows of B each, so it must be 128"),
+        ({"BK": 65}, "BK is 65; 32 groups of lanes take 8 rows of B each, so it must be 256"),
         ({"BN": 33}, "BN is 33; 1, 2, 4, ... or 32 lanes load 4 columns each: take 128"),
-        ({"BN": 65536, "BK": 8}, "without opting in a block has 49152"),
+        ({"BN": 65536, "BK": 16}, "without opting in a block has 49152"),
     ):
         with pytest.raises(UnsupportedError, match=reason):
             wt.matmul(a, b, config={**config, **changed}, **GEMV)

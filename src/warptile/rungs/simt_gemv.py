@@ -32,7 +32,7 @@ K."""
 
 WARPS, MOST_SHARED_BYTES = {"col": (8, 1), "row": (8, 2)}, 32 * 1024
 """Warps of a block by B's major, and bytes in which they share their sums, at most. With other numbers of warps beside
-these, kernels are more, and 0.4 % faster."""
+these, kernels are more, and 0.4 % faster (2026-11-29, no record)."""
 
 UNSPLIT_BYTES, SPLIT_BYTES = 192 * 16, 1024 * 16
 """Bytes that the threads of an SM load at once, one load each, from which on K is not split; and how many it is split
@@ -46,7 +46,7 @@ MOST_ROWS_IN_BOTH, MOST_ROWS_UNALIGNED = 1, 4
 
 IN_PLACE_BYTES = 60_000_000
 """Size of an unaligned B of 16-bit elements along N up to which wgmma-final, which reads it in place, is faster: from
-four timings."""
+four timings (2026-11-29, no record)."""
 
 MOST_PREFERRED = 4
 """Rows up to which no other kernel is looked at then."""

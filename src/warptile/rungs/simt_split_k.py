@@ -43,7 +43,7 @@ MOST_SPLITS, LEAST_STAGES = 16, 4
 """Parts of K at most, and tiles along K that each has at least."""
 
 LEAST_ROWS = 16
-"""Of tiles of which half may be outside D, and which are looked at nevertheless."""
+"""Tiles with more rows are left out where half of them or more would lie outside D."""
 
 FEW_COLUMNS, LONG_K = 16, 200
 """D's transpose is computed where D has fewer columns than rows, if it has so few, or K is so long: sums take longer to

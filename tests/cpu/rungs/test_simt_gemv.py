@@ -172,6 +172,11 @@ def test_what_it_does_not_take_is_refused():
             wt.matmul(a, b, config={**config, **changed}, **GEMV)
     with pytest.raises(UnsupportedError, match="BK is 48; 2 warps load 256 elements along K at once"):
         wt.matmul(a, matrix(64, 8, "col", np.float32), config={**config, "WARPS": 2, "BK": 48}, **GEMV)
+    single = DTYPES["float32"]
+    long_k = Problem.dense(1, 8, 20_000_000, single, out=single, accumulator=single)
+    assert SIMT_GEMV.illegal(long_k, {**config, "SPLITS": 65536}) is None
+    reason = SIMT_GEMV.illegal(long_k, {**config, "SPLITS": 65537})
+    assert reason == "SPLITS is 65537; at most 65536 blocks share a tile"
     with pytest.raises(UnsupportedError, match="precision is 'ieee'"):
         wt.matmul(a, b, precision="ieee", **GEMV)
     with pytest.raises(UnsupportedError, match="batch_invariant=True it takes no problem"):

@@ -50,12 +50,14 @@ def run(*, only: tuple[str, ...], brief: bool, as_json: bool, saved: Path | None
                 click.echo(row.name, err=True)
             results.append(tensor_parallel.measure(ranks, row, rounds=rounds))
         environment = describe(sampler.since(start_s), f"torch {ranks.torch.__version__}, {ranks.size} GPUs")
+    size = ranks.size
+    ranks.torch.distributed.destroy_process_group()
     if not first:
         return 0
     words = "".join(f" --only {shlex.quote(each)}" for each in only) + " --brief" * brief
     record = FeaturesRecord(
-        date=now(), git_hash=git_hash(), environment=environment, suite=f"{tensor_parallel.SUITE}{ranks.size}",
-        command=f"torchrun --nproc-per-node {ranks.size} -m warptile.cli.main bench --suite tp{words}",
+        date=now(), git_hash=git_hash(), environment=environment, suite=f"{tensor_parallel.SUITE}{size}",
+        command=f"torchrun --nproc-per-node {size} -m warptile.cli.main bench --suite tp{words}",
         rows=tuple(results),
     )  # fmt: skip
     hand_over(record, as_json=as_json, saved=saved)

@@ -15,13 +15,13 @@ The last holds where ``g`` is the same on all ranks, as the gradient of a replic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from warptile.api import matmul
-from warptile.distributed import collectives, overlapped_gather, overlapped_scatter
+from warptile.distributed import collectives, overlapped_gather, overlapped_scatter, shared_sum
 from warptile.distributed.agreement import RankCall, Said, agree
 from warptile.distributed.process_groups import Group, group_named
 from warptile.distributed.rank_calls import (
@@ -35,6 +35,7 @@ from warptile.distributed.rank_calls import (
     part_of,
     reduce_signature,
 )  # fmt: skip
+from warptile.errors import DTypeError
 from warptile.torch.gradients import Setting, below_autograd, is_recorded, recorded, refuse_gradients
 from warptile.torch.library import LIBRARY, OPTIONS, implement, overload, plain
 from warptile.torch.results import result_type
@@ -243,14 +244,14 @@ def _partial(a: Any, b: Any, c: Any, dtype: Any, options: dict[str, Any]) -> Any
 
 
 def _agree_on_partials(
-    group: Group, name: str, a: Any, b: Any, reduce_op: str, types: tuple[Any, Any], dim: int | None = None,
-    options: dict[str, Any] | None = None,
+    group: Group, name: str, a: Any, b: Any, reduce_op: str, types: tuple[Any, Any], dim: int | None,
+    options: dict[str, Any] | None, ability: Callable[[], Any],
 ) -> bool:  # fmt: skip
-    """Whether the GEMM and the sum overlap; ``options`` are given where they may."""
+    """Whether ranks exchange partials in each other's memory: where all of them have the ``ability()`` to. It may
+    follow from ``options``, which are None where it does not depend on any."""
 
     def call() -> RankCall:
-        able = None if options is None or dim is None else overlapped_gather.ability(a, [b], dim, options)
-        said = {**_reduce_said(name, a, b, reduce_op, types, dim), overlapped_gather.ABILITY: able}
+        said = {**_reduce_said(name, a, b, reduce_op, types, dim), overlapped_gather.ABILITY: ability()}
         return RankCall(
             name, said, lambda given: check_reduce(given, group.size),
             lambda given: overlapped_gather.together(given, group),
@@ -268,7 +269,13 @@ def _matmul_reduce_scatter(
     a, b, c = plain(a), plain(b), plain(c)
     dim = _axis(scatter_dim, a.dim())
     types = out_dtype, partial_dtype
-    overlaps = _agree_on_partials(group, SCATTER, a, b, reduce_op, types, dim, options if c is None else None)
+
+    def ability() -> Any:
+        return overlapped_gather.ability(a, [b], dim, options) if c is None else None
+
+    overlaps = _agree_on_partials(
+        group, SCATTER, a, b, reduce_op, types, dim, options if c is None else None, ability
+    )  # fmt: skip
     dtype = result_type(a, b, out_dtype)
     if overlaps:
         return _overlapped_scatter(group, a, b, reduce_op, dim, (dtype, partial_dtype or dtype), options)
@@ -358,8 +365,23 @@ def _matmul_all_reduce(
 ) -> Any:
     group = group_named(group_name)
     a, b = plain(a), plain(b)
-    _agree_on_partials(group, REDUCE, a, b, reduce_op, (out_dtype, partial_dtype))
+    types = out_dtype, partial_dtype
+
+    def ability() -> Any:
+        try:
+            dtype = result_type(a, b, out_dtype)
+        except DTypeError:  # which all ranks shall hear of
+            return None
+        return shared_sum.ability(a, b.shape[-1], partial_dtype or dtype, dtype, group, backend)
+
+    backend = options.get("backend")
+    shares = _agree_on_partials(group, REDUCE, a, b, reduce_op, types, None, {"backend": backend}, ability)
     dtype = result_type(a, b, out_dtype)
+    if shares:
+        rows, n, partial_type = a.flatten(0, -2), b.shape[1], partial_dtype or dtype
+        shared = shared_sum.of_group(group, rows.shape[0] * n * partial_type.itemsize, a.device)
+        total = shared.multiply(rows, b, reduce_op, (partial_type, dtype), options)
+        return total.view(*a.shape[:-1], n)
     partial = _partial(a, b, None, partial_dtype or dtype, options)
     return collectives.all_reduce(group, partial, reduce_op, dtype, REDUCE)
 

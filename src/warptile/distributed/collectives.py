@@ -7,7 +7,7 @@ partials alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -53,9 +53,14 @@ def reduce_scatter(group: Group, parts: torch.Tensor, reduce_op: str, dtype: Any
 
 def all_reduce(group: Group, partial: torch.Tensor, reduce_op: str, dtype: Any, what: str) -> torch.Tensor:
     """The sum over ranks of ``partial``, on every rank."""
-    if group.size <= 2 or partial.numel() * partial.element_size() <= ONE_EXCHANGE_BYTES:
+    if in_one_exchange(group, partial.numel() * partial.element_size()):
         return sum_in_rank_order(all_gather(group, partial, what), reduce_op, dtype)
     return all_reduce_in_parts(group, partial, reduce_op, dtype, what)
+
+
+def in_one_exchange(group: Group, partial_bytes: int) -> bool:
+    """Whether every rank adds all partials of an all-reduce."""
+    return group.size <= 2 or partial_bytes <= ONE_EXCHANGE_BYTES
 
 
 def all_reduce_in_parts(group: Group, partial: torch.Tensor, reduce_op: str, dtype: Any, what: str) -> torch.Tensor:
@@ -76,7 +81,7 @@ def sum_in_rank_order(partials: torch.Tensor, reduce_op: str, dtype: Any) -> tor
     """
     if partials.shape[0] == 1:
         return partials[0].to(dtype)
-    if partials.is_cuda and partials.dtype in _ONE_PASS and dtype in _ONE_PASS and len(partials) <= MOST_RANKS:
+    if partials.is_cuda and adds_in_one_pass(partials.dtype, dtype, len(partials)):
         return _sum_in_one_pass(partials, reduce_op, dtype)
     wide = partials.dtype if partials.dtype in (torch.float64, torch.int32) else torch.float32
     total = partials[0].to(wide, copy=True)
@@ -89,14 +94,36 @@ def sum_in_rank_order(partials: torch.Tensor, reduce_op: str, dtype: Any) -> tor
 
 def _sum_in_one_pass(partials: torch.Tensor, reduce_op: str, dtype: Any) -> torch.Tensor:
     """The same on a GPU, by one kernel."""
-    total = partials.new_empty(partials.shape[1:], dtype=dtype)
-    if total.numel():
-        aligned = total.numel() % _ELEMENTS == 0 and partials.data_ptr() % ACCESS_BYTES == 0
-        kind = RankSum(len(partials), _ONE_PASS[partials.dtype], _ONE_PASS[dtype], aligned)
-        divisor = len(partials) if reduce_op == "avg" else 1
-        stream = torch.cuda.current_stream(partials.device).cuda_stream
-        add_on_gpu(kind, partials.contiguous(), total, divisor, partials.get_device(), stream)
+    partials = partials.contiguous()
+    start, each_bytes = partials.data_ptr(), partials[0].numel() * partials.element_size()
+    addresses = [start + rank * each_bytes for rank in range(len(partials))]
+    return sum_at(addresses, partials[0], reduce_op, dtype)
+
+
+def sum_at(addresses: Sequence[int], like: torch.Tensor, reduce_op: str, dtype: Any) -> torch.Tensor:
+    """The same of partials at addresses that this GPU reads, in the order of ranks.
+
+    Args:
+        addresses: of each rank's, without gaps between its elements.
+        like: shape, type and GPU of one of them.
+        reduce_op: ``"sum"`` or ``"avg"``.
+        dtype: of the sum.
+    """
+    total = like.new_empty(like.shape, dtype=dtype)
+    count = total.numel()
+    if count:
+        aligned = count % _ELEMENTS == 0 and not any(each % ACCESS_BYTES for each in addresses)
+        kind = RankSum(len(addresses), _ONE_PASS[like.dtype], _ONE_PASS[dtype], aligned)
+        ordinal = like.get_device()
+        stream = torch._C._cuda_getCurrentRawStream(ordinal)
+        divisor = len(addresses) if reduce_op == "avg" else 1
+        add_on_gpu(kind, addresses, total.data_ptr(), count, divisor, ordinal, stream)
     return total
+
+
+def adds_in_one_pass(partial_dtype: Any, dtype: Any, size: int) -> bool:
+    """Whether `sum_at` takes partials and sums of these types, of so many ranks."""
+    return partial_dtype in _ONE_PASS and dtype in _ONE_PASS and size <= MOST_RANKS
 
 
 _ONE_PASS = {TORCH_TYPES[name]: name for name in TYPES}

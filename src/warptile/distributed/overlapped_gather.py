@@ -7,15 +7,14 @@ may occupy all of them. Barriers of torch's symmetric memory stand before the co
 behind them (no rank overwrites rows that a peer still reads). What is launched has been loaded before the first
 barrier.
 
-It has not been run on several GPUs yet. So it is used only with ``WARPTILE_OVERLAP=on``, on every rank.
+It is used only with ``WARPTILE_OVERLAP=on``, on every rank: it has been run on two GPUs, and not on more.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,7 +25,6 @@ from warptile.arrays.operands import arrange
 from warptile.distributed.agreement import Said
 from warptile.distributed.process_groups import Group
 from warptile.errors import CommunicationError
-from warptile.launch.spec import LaunchSpec
 from warptile.planning.gathered_plan import GatheredPlan
 from warptile.rungs.wgmma.gathered import FLAG_BYTES, SHARD_FLAGS, Shards
 from warptile.torch.results import result_type
@@ -49,7 +47,7 @@ ABILITY = "overlap"
 
 def ability(a: torch.Tensor, bs: Sequence[torch.Tensor], dim: int, options: dict[str, Any]) -> Any:
     """This rank's host and GPU if it can overlap a call whose rows ranks have parts of along ``dim``, else None."""
-    if os.environ.get(VARIABLE, "off") != "on" or not a.is_cuda or not bs or not a.numel():
+    if not a.is_cuda or not bs or not a.numel():
         return None
     if torch.cuda.get_device_capability(a.device) != (9, 0) or a.dtype not in _TYPES:
         return None
@@ -57,7 +55,12 @@ def ability(a: torch.Tensor, bs: Sequence[torch.Tensor], dim: int, options: dict
         return None
     if any(options.get(name, usual) != usual for name, usual in _PLAIN.items()) or options.get("backend") == "emulator":
         return None
-    return [socket.gethostname(), a.get_device()]
+    return place_of(a)
+
+
+def place_of(tensor: torch.Tensor) -> Any:
+    """This rank's host and GPU where overlap is asked for, else None."""
+    return [socket.gethostname(), tensor.get_device()] if os.environ.get(VARIABLE, "off") == "on" else None
 
 
 _TYPES = (torch.bfloat16, torch.float16)
@@ -72,12 +75,8 @@ def together(given: Sequence[Said], group: Group) -> bool:
     return len(hosts) == 1 and len(set(gpus)) == len(gpus)
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """A GEMM on this GPU, ready to be launched."""
-
-    loaded: Any
-    spec: LaunchSpec
+Launch = Callable[..., None]
+"""``launch(stream, *addresses)`` queues a GEMM that is compiled and loaded."""
 
 
 def symmetric(group: Group, call: str, size_bytes: int, device: torch.device) -> tuple[torch.Tensor, Any]:
@@ -124,7 +123,7 @@ class OverlappedGather:
         self._own_alone = self._flags.clone()
         self._own_alone[self._rank] = 1
         self._beside = torch.cuda.Stream(a_shard.device)
-        self._launches: dict[Any, Loaded | None] = {}
+        self._launches: dict[Any, Launch | None] = {}
 
     def multiply(
         self, a_shard: torch.Tensor, bs: Sequence[torch.Tensor], out_dtype: Any, max_sms: int | None
@@ -146,10 +145,7 @@ class OverlappedGather:
                 main.wait_stream(self._beside)
                 matmul(self.a, b, out=d, max_sms=max_sms)
                 continue
-            pointers = {
-                "A": self.a.data_ptr(), "B": b.data_ptr(), "D": d.data_ptr(), SHARD_FLAGS: self._flags.data_ptr()
-            }  # fmt: skip
-            launch.loaded.launch(launch.spec, pointers, main.cuda_stream)
+            launch(main.cuda_stream, self.a.data_ptr(), b.data_ptr(), d.data_ptr(), self._flags.data_ptr())
         main.wait_stream(self._beside)
         self._handle.barrier(channel=1)
         return ds
@@ -169,7 +165,7 @@ class OverlappedGather:
             else:
                 driver.write_value(flag, 1, stream)
 
-    def _launch(self, b: torch.Tensor, d: torch.Tensor, max_sms: int | None) -> Loaded | None:
+    def _launch(self, b: torch.Tensor, d: torch.Tensor, max_sms: int | None) -> Launch | None:
         """The GEMM with one b, planned, compiled and loaded once; None where it has to wait for all rows before, which
         is nothing to the other ranks."""
         key = b.shape, b.stride(), b.data_ptr() % 16, d.dtype, max_sms
@@ -177,7 +173,7 @@ class OverlappedGather:
             self._launches[key] = self._made(b, d, max_sms)
         return self._launches[key]
 
-    def _made(self, b: torch.Tensor, d: torch.Tensor, max_sms: int | None) -> Loaded | None:
+    def _made(self, b: torch.Tensor, d: torch.Tensor, max_sms: int | None) -> Launch | None:
         from warptile.runtime.execute import GpuBackend, compiled, planned
 
         product = arrange(self.a, b, out=d)
@@ -187,4 +183,8 @@ class OverlappedGather:
         if plan is None or product.copies or plan.kernel.copies or plan.kernel.workspaces:
             return None
         kernel = compiled(plan)
-        return Loaded(backend.load(kernel), plan.launch(kernel.entry))
+        addresses = self.a.data_ptr(), b.data_ptr(), d.data_ptr(), self._flags.data_ptr()
+        names = "A", "B", "D", SHARD_FLAGS
+        loaded, spec = backend.load(kernel), plan.launch(kernel.entry)
+        made: Launch = loaded.launcher(spec, names, dict(zip(names, addresses, strict=True)))
+        return made

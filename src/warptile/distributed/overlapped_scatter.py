@@ -6,7 +6,7 @@ that what crosses the links does so while the next tiles are multiplied. A barri
 every rank adds what it has received, in the order of ranks. Another one before the stores keeps ranks from overwriting
 what an owner still adds. Everything that is launched is loaded before the first barrier.
 
-It has not been run on several GPUs yet. So it is used only with ``WARPTILE_OVERLAP=on``, on every rank.
+It is used only with ``WARPTILE_OVERLAP=on``, on every rank: it has been run on two GPUs, and not on more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from warptile.api import matmul
 from warptile.arrays import array_view
 from warptile.arrays.operands import arrange
 from warptile.distributed import collectives
-from warptile.distributed.overlapped_gather import Loaded, symmetric
+from warptile.distributed.overlapped_gather import Launch, symmetric
 from warptile.distributed.process_groups import Group
 from warptile.planning.gathered_plan import whole_k
 
@@ -43,7 +43,7 @@ class OverlappedScatter:
         self._part_bytes = rows * n * dtype.itemsize
         memory, self._handle = symmetric(group, "matmul_reduce_scatter", self._size * self._part_bytes, device)
         self.partials = memory[: self._size * self._part_bytes].view(dtype).view(self._size, rows, n)
-        self._launches: dict[Any, Loaded | None] = {}
+        self._launches: dict[Any, Launch | None] = {}
 
     def multiply(
         self, a: torch.Tensor, b: torch.Tensor, reduce_op: str, dtype: Any, max_sms: int | None
@@ -69,20 +69,19 @@ class OverlappedScatter:
 
     def _store(
         self, rows: torch.Tensor, b: torch.Tensor, whole: torch.Tensor | None, owner: int, target: int,
-        launch: Loaded | None,
+        launch: Launch | None,
     ) -> None:  # fmt: skip
         """Put an owner's rows of this rank's partial into its memory: by the GEMM itself, or by a copy of the whole."""
         stream = torch.cuda.current_stream(rows.device).cuda_stream
         if launch is not None:
-            pointers = {"A": rows.data_ptr(), "B": b.data_ptr(), "D": target}
-            launch.loaded.launch(launch.spec, pointers, stream)
+            launch(stream, rows.data_ptr(), b.data_ptr(), target)
             return
         from warptile.gpu import driver
 
         assert whole is not None
         driver.copy_between(target, whole.data_ptr() + owner * self._part_bytes, self._part_bytes, stream)
 
-    def _launch(self, a: torch.Tensor, b: torch.Tensor, max_sms: int | None) -> Loaded | None:
+    def _launch(self, a: torch.Tensor, b: torch.Tensor, max_sms: int | None) -> Launch | None:
         """The GEMM of one owner's rows, planned, compiled and loaded once; None where the whole has to be computed
         first, which is nothing to the other ranks."""
         key = a.shape, a.data_ptr() % 16, b.shape, b.stride(), b.data_ptr() % 16, max_sms
@@ -90,7 +89,7 @@ class OverlappedScatter:
             self._launches[key] = self._made(a, b, max_sms)
         return self._launches[key]
 
-    def _made(self, a: torch.Tensor, b: torch.Tensor, max_sms: int | None) -> Loaded | None:
+    def _made(self, a: torch.Tensor, b: torch.Tensor, max_sms: int | None) -> Launch | None:
         """Bits are those of the whole GEMM: neither it nor that of some rows may split K among CTAs."""
         from warptile.runtime.execute import GpuBackend, compiled, planned
 
@@ -103,4 +102,6 @@ class OverlappedScatter:
         if part.copies or part.target is None or plan.kernel.copies or plan.kernel.workspaces:
             return None
         kernel = compiled(plan)
-        return Loaded(backend.load(kernel), plan.launch(kernel.entry))
+        addresses = {"A": a.data_ptr(), "B": b.data_ptr(), "D": self.partials[self._rank].data_ptr()}
+        made: Launch = backend.load(kernel).launcher(plan.launch(kernel.entry), tuple(addresses), addresses)
+        return made

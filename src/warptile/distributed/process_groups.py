@@ -27,6 +27,7 @@ class Group:
         handle: the process group, not kept alive.
         agreed: signatures of calls that all ranks have been seen to make alike, and what follows for them.
         gathers, scatters: buffers for gathered operands and for partials, by shape and type of a rank's part.
+        sums: buffers for partials that all ranks add, by size.
         exchanges: how many times the ranks have compared their calls.
     """
 
@@ -37,6 +38,7 @@ class Group:
     agreed: dict[Any, bool] = field(default_factory=dict)
     gathers: dict[Any, Any] = field(default_factory=dict)
     scatters: dict[Any, Any] = field(default_factory=dict)
+    sums: dict[int, Any] = field(default_factory=dict)
     exchanges: int = 0
 
     @property

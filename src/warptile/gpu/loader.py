@@ -6,7 +6,7 @@ import ctypes
 import logging
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
 
@@ -167,6 +167,21 @@ class LoadedKernel:
         except (ImportError, OSError, RuntimeError) as error:  # a machine on which LLVM may not make code
             _say_that_calls_cost_more(str(error))
             return None
+
+    def launcher(self, spec: LaunchSpec, names: Sequence[str], pointers: Mapping[str, int]) -> Callable[..., None]:
+        """``launch(stream, *addresses)``, which queues a launch or raises `DeviceError`: as `bind`, and where that
+        finds none, a launch that is packed each time. Arguments and errors are those of `bind`."""
+        native = self.bind(spec, names, pointers)
+
+        def launch(stream: int, *addresses: int) -> None:
+            if native is None:
+                self.launch(spec, dict(zip(names, addresses, strict=True)), stream)
+                return
+            status = native(stream, *addresses)
+            if status:
+                raise self.refusal(spec, status)
+
+        return launch
 
     def refusal(self, spec: LaunchSpec, status: int) -> DeviceError:
         """The error for a launch that the driver refused with ``status``."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 from warptile.codegen.translation_unit import Source
 from warptile.dtypes import DTYPES
-from warptile.launch.params import Params, Pointer, Scalar
+from warptile.launch.params import Field, Params, Pointer, Scalar
 from warptile.launch.spec import LaunchSpec
 from warptile.rungs.kernel_spec import Instance
 from warptile.rungs.legality import ceil_div
@@ -24,8 +25,13 @@ THREADS, MOST_CTAS = 256, 2048
 ACCESS_BYTES = 16
 """Of one load."""
 
-PARTIALS, SUM = "partials", "sum"
-"""Names of the operands."""
+SUM = "sum"
+"""Name of the operand that is written."""
+
+
+def partial_of(rank: int) -> str:
+    """Name of the operand that is a rank's partial."""
+    return f"partial{rank}"
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class RankSum:
     Attributes:
         ranks: how many partials there are.
         partial, out: types of a partial and of the sum.
-        aligned: partials and the sum begin at multiples of 16 bytes, and so do those that follow.
+        aligned: all partials and the sum begin at multiples of 16 bytes, and their bytes are a multiple of 16.
     """
 
     ranks: int
@@ -65,30 +71,40 @@ class RankSum:
 
     def launch(self, entry: str, count: int, divisor: float = 1) -> LaunchSpec:
         """The launch of the compiled kernel: ``count`` elements of each partial, a divisor of 1 for a sum."""
-        members = (
-            ("partials", Pointer(PARTIALS)), ("sum", Pointer(SUM)), ("count", Scalar("s64", count)),
-            ("divisor", Scalar("f32", divisor)),
+        partials = [(name, Pointer(name)) for name in map(partial_of, range(self.ranks))]
+        members: tuple[tuple[str, Field], ...] = (
+            *partials, ("sum", Pointer(SUM)), ("count", Scalar("s64", count)), ("divisor", Scalar("f32", divisor)),
         )  # fmt: skip
         ctas = min(ceil_div(count, THREADS * self.width), MOST_CTAS)
         return LaunchSpec(entry, (ctas, 1, 1), (THREADS, 1, 1), (Params(members),))
 
 
-def add_on_gpu(kind: RankSum, partials: Any, total: Any, divisor: float, ordinal: int, stream: int) -> None:
-    """Queue the sum of partials, given by their addresses, on a stream of a GPU.
+def add_on_gpu(
+    kind: RankSum, partials: Sequence[int], total: int, count: int, divisor: float, ordinal: int, stream: int
+) -> None:
+    """Queue the sum of partials on a stream of a GPU.
 
     Args:
         kind: what is added.
-        partials, total: torch tensors in the GPU's memory: (ranks, ...) and (...), without gaps.
+        partials: address of each rank's, in memory that the GPU reads.
+        total: address of the sum.
+        count: elements of each, without gaps between them.
         divisor: 1, or the number of ranks for an average.
         ordinal: the GPU.
         stream: the CUDA stream.
     """
+    _launch(kind, ordinal, count, divisor)(stream, *partials, total)
+
+
+@lru_cache(maxsize=512)
+def _launch(kind: RankSum, ordinal: int, count: int, divisor: float) -> Callable[..., None]:
     from warptile.gpu import driver
 
     with driver.on_device(ordinal):
         entry, loaded = _loaded(kind, ordinal)
-        spec = kind.launch(entry, total.numel(), divisor)
-        loaded.launch(spec, {PARTIALS: partials.data_ptr(), SUM: total.data_ptr()}, stream)
+        names = (*map(partial_of, range(kind.ranks)), SUM)
+        made: Callable[..., None] = loaded.launcher(kind.launch(entry, count, divisor), names, dict.fromkeys(names, 0))
+        return made
 
 
 @lru_cache(maxsize=64)

@@ -9,12 +9,11 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from torch.distributed import _symmetric_memory  # noqa: E402
 
-from warptile.distributed import overlapped_gather, overlapped_scatter  # noqa: E402
+from warptile.distributed import collectives, overlapped_gather, overlapped_scatter, shared_sum  # noqa: E402
 from warptile.distributed.overlapped_gather import ABILITY, OverlappedGather, ability, together  # noqa: E402
 from warptile.distributed.overlapped_scatter import OverlappedScatter  # noqa: E402
 from warptile.errors import CommunicationError  # noqa: E402
 from warptile.gpu import driver  # noqa: E402
-from warptile.rungs.wgmma.gathered import SHARD_FLAGS  # noqa: E402
 
 SIZE, RANK, ROWS, K = 4, 1, 3, 8
 
@@ -55,15 +54,15 @@ class Pretended:
         self.done.append("flag")
 
     def launch(self, gather, b):
-        def run(spec, pointers, stream):
-            assert pointers["A"] == gather.a.data_ptr()
-            flags = (ctypes.c_int32 * SIZE).from_address(pointers[SHARD_FLAGS])
+        def run(stream, at_a, at_b, at_d, at_flags):
+            assert (at_a, at_b) == (gather.a.data_ptr(), b.data_ptr())
+            flags = (ctypes.c_int32 * SIZE).from_address(at_flags)
             assert list(flags) == [1] * SIZE
             found = gather.a @ b
-            ctypes.memmove(pointers["D"], found.data_ptr(), found.numel() * 2)
+            ctypes.memmove(at_d, found.data_ptr(), found.numel() * 2)
             self.done.append("launch")
 
-        return overlapped_gather.Loaded(SimpleNamespace(launch=run), None)
+        return run
 
 
 def group():
@@ -126,18 +125,17 @@ class PretendedScatter:
         monkeypatch.setattr(
             overlapped_scatter, "matmul", lambda a, b, out_dtype, max_sms: torch.matmul(a, b).to(out_dtype)
         )
-        loaded = None if whole else overlapped_gather.Loaded(SimpleNamespace(launch=self.launch), None)
-        monkeypatch.setattr(OverlappedScatter, "_made", lambda *arguments: loaded)
+        monkeypatch.setattr(OverlappedScatter, "_made", lambda *arguments: None if whole else self.launch)
 
     def copy(self, target, source, size, stream):
         ctypes.memmove(target, source, size)
         self.done.append(("copy", self.owner(target)))
 
-    def launch(self, spec, pointers, stream):
-        first = (pointers["A"] - self.a[1].data_ptr()) // (self.k * 2)
+    def launch(self, stream, at_a, at_b, at_d):
+        first = (at_a - self.a[1].data_ptr()) // (self.k * 2)
         found = self.a[1][first : first + self.rows] @ self.b[1]
-        ctypes.memmove(pointers["D"], found.data_ptr(), found.numel() * 2)
-        self.done.append(("launch", self.owner(pointers["D"])))
+        ctypes.memmove(at_d, found.data_ptr(), found.numel() * 2)
+        self.done.append(("launch", self.owner(at_d)))
 
     def owner(self, address):
         return next(rank for rank, each in enumerate(self.memory) if 0 <= address - each.data_ptr() < each.numel())
@@ -153,6 +151,68 @@ def test_partials_are_stored_where_they_are_summed_the_own_ones_last(monkeypatch
     partials = [gpu.a[rank] @ gpu.b[rank] for rank in range(2)]
     assert torch.equal(found, (partials[0].float() + partials[1].float()).bfloat16()[4:])
     assert torch.equal(gpu.parts[0][1], partials[1][:4]), "rank 0 has its rows of this rank's partial"
+
+
+def pretended_sum(monkeypatch):
+    """Rank 1 of two, whose peer's partial is there from the start; what it does, in order, and the partials."""
+    done = []
+    memory = [torch.zeros(shared_sum.LEAST_BYTES, dtype=torch.uint8) for _ in range(2)]
+    partials = [each[: 3 * 5 * 2].view(torch.bfloat16).view(3, 5) for each in memory]
+    partials[0].copy_(torch.randn(3, 5))
+    handle = SimpleNamespace(
+        buffer_ptrs=[each.data_ptr() for each in memory], barrier=lambda channel: done.append(f"barrier {channel}")
+    )
+    monkeypatch.setattr(shared_sum, "symmetric", lambda *arguments: (memory[1], handle))
+
+    def product(a, b, out, **options):
+        done.append(("GEMM", out.data_ptr() == memory[1].data_ptr(), options))
+        out.copy_(a @ b)
+
+    def add(kind, addresses, total, count, divisor, ordinal, stream):
+        done.append("sum")
+        assert (addresses, count, kind.aligned) == (handle.buffer_ptrs, 15, False)
+        found = ((partials[0].float() + partials[1].float()) / divisor).bfloat16()
+        ctypes.memmove(total, found.data_ptr(), count * 2)
+
+    monkeypatch.setattr(shared_sum, "matmul", product)
+    monkeypatch.setattr(collectives, "add_on_gpu", add)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda ordinal: 7, raising=False)
+    return done, partials
+
+
+@pytest.mark.parametrize("reduce_op", ["sum", "avg"])
+def test_every_rank_adds_the_partials_of_all_between_two_barriers(monkeypatch, reduce_op):
+    done, partials = pretended_sum(monkeypatch)
+    ranks = SimpleNamespace(rank=1, size=2, name="tp", sums={})
+    a, b = torch.randn(3, 4).bfloat16(), torch.randn(4, 5).bfloat16()
+    for _ in range(2):
+        done.clear()
+        shared = shared_sum.of_group(ranks, 30, torch.device("cpu"))
+        found = shared.multiply(a, b, reduce_op, (torch.bfloat16, torch.bfloat16), {"max_sms": 9})
+        assert done == [("GEMM", True, {"max_sms": 9}), "barrier 0", "sum", "barrier 1"]
+        assert torch.equal(partials[1], a @ b)
+        divisor = 2 if reduce_op == "avg" else 1
+        assert torch.equal(found, ((partials[0].float() + partials[1].float()) / divisor).bfloat16())
+    assert list(ranks.sums) == [shared_sum.LEAST_BYTES]
+    shared_sum.of_group(ranks, shared_sum.LEAST_BYTES + 2, torch.device("cpu"))
+    assert list(ranks.sums) == [shared_sum.LEAST_BYTES, 2 * shared_sum.LEAST_BYTES], "graphs may hold the first"
+
+
+def able_to_share(monkeypatch, *, rows=4, n=8, types=(torch.bfloat16, torch.bfloat16), size=2, backend=None):
+    a = SimpleNamespace(is_cuda=True, shape=torch.Size((rows, 16)), get_device=lambda: 3)
+    return shared_sum.ability(a, n, *types, SimpleNamespace(size=size), backend)
+
+
+def test_which_sums_read_partials_of_other_gpus(monkeypatch):
+    assert able_to_share(monkeypatch) is None, "only where it is asked for"
+    monkeypatch.setenv("WARPTILE_OVERLAP", "on")
+    assert able_to_share(monkeypatch)[1] == 3
+    assert able_to_share(monkeypatch, types=(torch.float32, torch.float16)) is not None
+    assert able_to_share(monkeypatch, rows=0) is None
+    assert able_to_share(monkeypatch, types=(torch.float64, torch.float64)) is None
+    assert able_to_share(monkeypatch, backend="emulator") is None
+    assert able_to_share(monkeypatch, rows=1024, n=1024) is not None
+    assert able_to_share(monkeypatch, rows=1024, n=1024, size=4) is None, "larger sums go in parts"
 
 
 def able(monkeypatch, a, b, dim=0, **options):

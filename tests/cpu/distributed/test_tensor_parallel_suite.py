@@ -9,14 +9,14 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import quick_products  # noqa: E402
 from warptile.bench.feature_suites import tensor_parallel  # noqa: E402
-from warptile.bench.feature_suites.tensor_parallel import ALONE, Ranks, TensorParallelRow  # noqa: E402
+from warptile.bench.feature_suites.tensor_parallel import ALONE, OURS, OVERLAPPED, Ranks, TensorParallelRow  # noqa: E402
 from warptile.cli import _tensor_parallel  # noqa: E402
 from warptile.errors import UnsupportedError  # noqa: E402
 
 
 def measured(rank):
     quick_products.install(pytest.MonkeyPatch())
-    ranks = Ranks(torch, "cpu")
+    ranks = Ranks(torch, "cpu", torch.distributed.new_group())
     return [
         tensor_parallel.measure(ranks, TensorParallelRow(call, 8, 16, 32), rounds=2)
         for call in ("all-gather", "reduce-scatter", "all-reduce")
@@ -27,9 +27,9 @@ def test_participants_take_turns_on_all_ranks(tmp_path, capsys):
     first, second = answers(two_ranks.run(measured, tmp_path))
     assert first == second, "times are those of the slowest rank"
     for row in first:
-        assert [each.name for each in row.times][:2] == ["warptile", ALONE]
+        assert [each.name for each in row.times][:3] == [OURS, OVERLAPPED, ALONE]
         ran = {each.name: len(each.rounds_us) for each in row.times}
-        assert ran["warptile"] == ran[ALONE] == ran["NCCL, torch.matmul"] == 2
+        assert ran[OURS] == ran[OVERLAPPED] == ran[ALONE] == ran["NCCL, torch.matmul"] == 2
         failed = [each for each in row.times if each.name == "torch, fused"]
         assert all("on rank 0: " in each.failed for each in failed), "they are for GPUs"
         _tensor_parallel.draw(row)

@@ -9,7 +9,7 @@ from warptile.dtypes import DTYPES
 from warptile.emulator import emulate
 from warptile.launch.access import Access, Rows
 from warptile.ptx import parse
-from warptile.runtime.rank_sum import PARTIALS, SUM, RankSum
+from warptile.runtime.rank_sum import SUM, RankSum, partial_of
 
 
 def added(kind, partials, divisor=1.0):
@@ -17,7 +17,8 @@ def added(kind, partials, divisor=1.0):
     count, out = partials.shape[1], numpy_dtype(DTYPES[kind.out])
     total = np.full(count, np.nan, out)
     emulate(
-        parse(ptx), kind.launch(entry, count, divisor), {PARTIALS: partials, SUM: total},
+        parse(ptx), kind.launch(entry, count, divisor),
+        {**{partial_of(rank): each.copy() for rank, each in enumerate(partials)}, SUM: total},
         accesses={SUM: Access(writes=True, complete=Rows(1, count, out.itemsize, count * out.itemsize))}, arch="sm_90a",
     )  # fmt: skip
     return total

@@ -10,7 +10,9 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import warptile as wt
@@ -20,12 +22,19 @@ from warptile.errors import UnsupportedError, WarptileError
 SUITE = "tp"
 """Its name."""
 
+VARIABLE = "WARPTILE_OVERLAP"
+"""Of `warptile.distributed`, which imports torch."""
+
 ROUNDS, BRIEF_ROUNDS, WARM_UP = 25, 7, 3
 CALLS = 8
 """Calls of a participant in a round, one after the other."""
 
-ALONE = "the GEMM alone"
-"""The participant that rows are held to: what a rank multiplies, of operands that are there."""
+OURS, OVERLAPPED, ALONE = "warptile", "warptile, overlapped", "the GEMM alone"
+"""Participants: the default, what ``WARPTILE_OVERLAP=on`` makes of it, and what rows are held to: the product of a
+rank, of operands that are there."""
+
+IN_GRAPH = ", in a graph"
+"""Ends the name of a participant whose calls are replayed from one CUDA graph."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,22 @@ ROWS = (
     *(TensorParallelRow("all-reduce", *layer) for layer in DECODED),
 )
 
-Participant = tuple[str, Callable[[], Any]]
+Call = tuple[str, Callable[[], Any]]
+
+
+@dataclass(frozen=True)
+class Participant:
+    """What takes turns in a row.
+
+    Attributes:
+        name: of it.
+        run: makes ``calls`` calls.
+        calls: how many.
+    """
+
+    name: str
+    run: Callable[[], Any]
+    calls: int = 1
 
 
 @dataclass(frozen=True)
@@ -69,10 +93,12 @@ class Ranks:
     Attributes:
         torch: the module.
         device: of this rank's tensors: ``"cuda"``, or ``"cpu"`` in tests.
+        beside: another group of the same ranks, for calls that overlap: ranks agree on that once for each group.
     """
 
     torch: Any
     device: str
+    beside: Any
 
     @property
     def group(self) -> Any:
@@ -104,25 +130,27 @@ def here() -> Ranks:
             "suite tp: this process is no rank of a group; start it with "
             "torchrun --nproc-per-node 2 -m warptile.cli.main bench --suite tp"
         )
+    importlib.import_module("torch.distributed._symmetric_memory")  # defines torch's fused operators
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     if not torch.distributed.is_initialized():
         torch.distributed.init_process_group("cpu:gloo,cuda:nccl")
-    return Ranks(torch, "cuda")
+    return Ranks(torch, "cuda", torch.distributed.new_group())
 
 
-def participants(ranks: Ranks, row: TensorParallelRow) -> Iterator[Participant]:
-    """What takes turns in a row, warptile first."""
+def calls(ranks: Ranks, row: TensorParallelRow) -> Iterator[Call]:
+    """What a row compares, warptile first."""
     makers = {"all-gather": _all_gather, "reduce-scatter": _reduce_scatter, "all-reduce": _all_reduce}
     yield from makers[row.call](ranks, row)
 
 
-def _all_gather(ranks: Ranks, row: TensorParallelRow) -> Iterator[Participant]:
+def _all_gather(ranks: Ranks, row: TensorParallelRow) -> Iterator[Call]:
     import warptile.distributed as wd
 
     dist, group = ranks.torch.distributed, ranks.group
     shard, w = ranks.drawn(row.m // ranks.size, row.k), ranks.drawn(row.n // ranks.size, row.k)
     whole, b = ranks.drawn(row.m, row.k), w.T
-    yield "warptile", lambda: wd.all_gather_matmul(shard, b, group)
+    yield OURS, lambda: wd.all_gather_matmul(shard, b, group)
+    yield OVERLAPPED, lambda: wd.all_gather_matmul(shard, b, ranks.beside)
     yield ALONE, lambda: wt.matmul(whole, b)
 
     def by_torch() -> Any:
@@ -130,81 +158,123 @@ def _all_gather(ranks: Ranks, row: TensorParallelRow) -> Iterator[Participant]:
         return whole @ b
 
     yield "NCCL, torch.matmul", by_torch
-    fused = ranks.torch.ops.symm_mem.fused_all_gather_matmul
-    yield "torch, fused", lambda: fused(shard, [b], 0, group.group_name, return_A=False)
+    symmetric = ranks.torch.ops.symm_mem
+    yield "torch, fused", lambda: symmetric.fused_all_gather_matmul(shard, [b], 0, group.group_name, return_A=False)
 
 
-def _reduce_scatter(ranks: Ranks, row: TensorParallelRow) -> Iterator[Participant]:
+def _reduce_scatter(ranks: Ranks, row: TensorParallelRow) -> Iterator[Call]:
     import warptile.distributed as wd
 
     dist, group = ranks.torch.distributed, ranks.group
     a, w = ranks.drawn(row.m, row.k // ranks.size), ranks.drawn(row.n, row.k // ranks.size)
     b, scattered = w.T, ranks.drawn(row.m // ranks.size, row.n)
-    yield "warptile", lambda: wd.matmul_reduce_scatter(a, b, group)
+    yield OURS, lambda: wd.matmul_reduce_scatter(a, b, group)
+    yield OVERLAPPED, lambda: wd.matmul_reduce_scatter(a, b, ranks.beside)
     yield ALONE, lambda: wt.matmul(a, b)
     yield "NCCL, torch.matmul", lambda: dist.reduce_scatter_tensor(scattered, a @ b, group=group)
-    fused = ranks.torch.ops.symm_mem.fused_matmul_reduce_scatter
-    yield "torch, fused", lambda: fused(a, b, "sum", 0, group.group_name)
+    symmetric = ranks.torch.ops.symm_mem
+    yield "torch, fused", lambda: symmetric.fused_matmul_reduce_scatter(a, b, "sum", 0, group.group_name)
 
 
-def _all_reduce(ranks: Ranks, row: TensorParallelRow) -> Iterator[Participant]:
+def _all_reduce(ranks: Ranks, row: TensorParallelRow) -> Iterator[Call]:
     import warptile.distributed as wd
 
     dist, group = ranks.torch.distributed, ranks.group
     a, w = ranks.drawn(row.m, row.k // ranks.size), ranks.drawn(row.n, row.k // ranks.size)
     b = w.T
-    yield "warptile", lambda: wd.matmul_all_reduce(a, b, group)
+    yield OURS, lambda: wd.matmul_all_reduce(a, b, group)
+    yield OVERLAPPED, lambda: wd.matmul_all_reduce(a, b, ranks.beside)
     yield ALONE, lambda: wt.matmul(a, b)
     yield "NCCL, torch.matmul", lambda: dist.all_reduce(a @ b, group=group)
 
 
 def measure(ranks: Ranks, row: TensorParallelRow, *, rounds: int = ROUNDS) -> FeatureTimes:
-    """Time a row's participants in turns; every rank returns the same.
+    """Time a row's participants in turns, on a GPU each of them also from a CUDA graph; every rank returns the same.
 
     A participant that fails on one rank, such as an operator that torch does not have there, is left out on all.
     """
     made: list[Participant] = []
     failed: list[tuple[str, str]] = []
-    for name, call in participants(ranks, row):
-        reason = _refusal(ranks, call)
-        if reason:
+
+    def prepare(name: str, make: Callable[[], Participant]) -> bool:
+        with _overlap(name.startswith(OVERLAPPED)):
+            participant, reason = _made(ranks, make)
+        if participant is None:
             failed.append((name, reason))
         else:
-            made.append((name, call))
+            made.append(participant)
+        return participant is not None
+
+    for name, call in calls(ranks, row):
+        runs = prepare(name, partial(_warm, Participant(name, call)))
+        if runs and ranks.device == "cuda":
+            prepare(name + IN_GRAPH, partial(_captured, ranks, name + IN_GRAPH, call))
     found: list[list[float]] = [[] for _ in made]
     for _ in range(rounds):
-        for (_, call), rounds_us in zip(made, found, strict=True):
-            rounds_us.append(_slowest(ranks, _time_us(ranks, call)))
-    times = [CallTime(name=name, rounds_us=tuple(each)) for (name, _), each in zip(made, found, strict=True)]
+        for participant, rounds_us in zip(made, found, strict=True):
+            rounds_us.append(_slowest(ranks, _time_us(ranks, participant)))
+    times = [CallTime(name=each.name, rounds_us=tuple(its)) for each, its in zip(made, found, strict=True)]
     times += [CallTime(name=name, failed=reason) for name, reason in failed]
     return FeatureTimes(row=row.name, times=tuple(times))
 
 
-def _refusal(ranks: Ranks, call: Callable[[], Any]) -> str:
-    """Why a call does not run on one of the ranks, after it has warmed up; empty where it does on all."""
+@contextmanager
+def _overlap(wanted: bool) -> Iterator[None]:
+    """The variable that ranks look at in their first call of a kind."""
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = "on" if wanted else "off"
     try:
-        for _ in range(WARM_UP):
-            call()
-        reason = ""
+        yield
+    finally:
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
+
+
+def _made(ranks: Ranks, make: Callable[[], Participant]) -> tuple[Participant | None, str]:
+    """A participant that has run on all ranks; else None, and why it did not run on one of them."""
+    made, reason = None, ""
+    try:
+        made = make()
     except (RuntimeError, NotImplementedError, AttributeError, WarptileError) as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     given: list[str] = [""] * ranks.size
     ranks.torch.distributed.all_gather_object(given, reason, group=ranks.group)
-    return next((f"on rank {rank}: {each}" for rank, each in enumerate(given) if each), "")
+    reasons = [f"on rank {rank}: {each}" for rank, each in enumerate(given) if each]
+    return (None, reasons[0]) if reasons else (made, "")
 
 
-def _time_us(ranks: Ranks, call: Callable[[], Any]) -> float:
-    """Microseconds of a call on this rank, over `CALLS` of them, begun when all ranks are there."""
-    ranks.torch.distributed.barrier(group=ranks.group)
-    if ranks.device == "cpu":
-        start_s = time.perf_counter()
+def _warm(participant: Participant) -> Participant:
+    for _ in range(WARM_UP):
+        participant.run()
+    return participant
+
+
+def _captured(ranks: Ranks, name: str, call: Callable[[], Any]) -> Participant:
+    """Calls that are replayed together from a graph."""
+    cuda = ranks.torch.cuda
+    cuda.synchronize()
+    graph = cuda.CUDAGraph()
+    with cuda.graph(graph):
         for _ in range(CALLS):
             call()
+    return _warm(Participant(name, graph.replay, CALLS))
+
+
+def _time_us(ranks: Ranks, participant: Participant) -> float:
+    """Microseconds of a call on this rank, over `CALLS` of them, begun when all ranks are there."""
+    ranks.torch.distributed.barrier(group=ranks.group)
+    times = CALLS // participant.calls
+    if ranks.device == "cpu":
+        start_s = time.perf_counter()
+        for _ in range(times):
+            participant.run()
         return (time.perf_counter() - start_s) * 1e6 / CALLS
     start, end = (ranks.torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
-    for _ in range(CALLS):
-        call()
+    for _ in range(times):
+        participant.run()
     end.record()
     end.synchronize()
     return float(start.elapsed_time(end)) * 1e3 / CALLS

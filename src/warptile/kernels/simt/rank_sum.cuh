@@ -8,10 +8,11 @@
 
 namespace warptile {
 
-// `partials` of `count` elements each follow each other. An average has the number of ranks as divisor.
+// Each rank's partial has `count` elements, in this GPU's memory or in a peer's. An average has the number of ranks as
+// divisor.
 template <typename CONFIG>
 struct RankSumParams {
-    const typename CONFIG::PARTIAL* partials;
+    const typename CONFIG::PARTIAL* partials[CONFIG::RANKS];
     typename CONFIG::OUT* sum;
     long long count;
     float divisor;
@@ -29,8 +30,7 @@ __global__ void __launch_bounds__(CONFIG::THREADS) rank_sum(const __grid_constan
         Vector<PARTIAL, WIDTH> partials[RANKS];
 #pragma unroll
         for (int rank = 0; rank < RANKS; ++rank)
-            partials[rank] =
-                *reinterpret_cast<const Vector<PARTIAL, WIDTH>*>(params.partials + (rank * params.count + i));
+            partials[rank] = *reinterpret_cast<const Vector<PARTIAL, WIDTH>*>(params.partials[rank] + i);
         Vector<OUT, WIDTH> sum;
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) {

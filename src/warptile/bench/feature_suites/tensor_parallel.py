@@ -72,7 +72,7 @@ Call = tuple[str, Callable[[], Any]]
 
 
 @dataclass(frozen=True)
-class Participant:
+class TimedCall:
     """What takes turns in a row.
 
     Attributes:
@@ -193,10 +193,10 @@ def measure(ranks: Ranks, row: TensorParallelRow, *, rounds: int = ROUNDS) -> Fe
 
     A participant that fails on one rank, such as an operator that torch does not have there, is left out on all.
     """
-    made: list[Participant] = []
+    made: list[TimedCall] = []
     failed: list[tuple[str, str]] = []
 
-    def prepare(name: str, make: Callable[[], Participant]) -> bool:
+    def prepare(name: str, make: Callable[[], TimedCall]) -> bool:
         with _overlap(name.startswith(OVERLAPPED)):
             participant, reason = _made(ranks, make)
         if participant is None:
@@ -206,7 +206,7 @@ def measure(ranks: Ranks, row: TensorParallelRow, *, rounds: int = ROUNDS) -> Fe
         return participant is not None
 
     for name, call in calls(ranks, row):
-        runs = prepare(name, partial(_warm, Participant(name, call)))
+        runs = prepare(name, partial(_warm, TimedCall(name, call)))
         if runs and ranks.device == "cuda":
             prepare(name + IN_GRAPH, partial(_captured, ranks, name + IN_GRAPH, call))
     found: list[list[float]] = [[] for _ in made]
@@ -232,7 +232,7 @@ def _overlap(wanted: bool) -> Iterator[None]:
             os.environ[VARIABLE] = before
 
 
-def _made(ranks: Ranks, make: Callable[[], Participant]) -> tuple[Participant | None, str]:
+def _made(ranks: Ranks, make: Callable[[], TimedCall]) -> tuple[TimedCall | None, str]:
     """A participant that has run on all ranks; else None, and why it did not run on one of them."""
     made, reason = None, ""
     try:
@@ -245,13 +245,13 @@ def _made(ranks: Ranks, make: Callable[[], Participant]) -> tuple[Participant | 
     return (None, reasons[0]) if reasons else (made, "")
 
 
-def _warm(participant: Participant) -> Participant:
+def _warm(participant: TimedCall) -> TimedCall:
     for _ in range(WARM_UP):
         participant.run()
     return participant
 
 
-def _captured(ranks: Ranks, name: str, call: Callable[[], Any]) -> Participant:
+def _captured(ranks: Ranks, name: str, call: Callable[[], Any]) -> TimedCall:
     """Calls that are replayed together from a graph."""
     cuda = ranks.torch.cuda
     cuda.synchronize()
@@ -259,10 +259,10 @@ def _captured(ranks: Ranks, name: str, call: Callable[[], Any]) -> Participant:
     with cuda.graph(graph):
         for _ in range(CALLS):
             call()
-    return _warm(Participant(name, graph.replay, CALLS))
+    return _warm(TimedCall(name, graph.replay, CALLS))
 
 
-def _time_us(ranks: Ranks, participant: Participant) -> float:
+def _time_us(ranks: Ranks, participant: TimedCall) -> float:
     """Microseconds of a call on this rank, over `CALLS` of them, begun when all ranks are there."""
     ranks.torch.distributed.barrier(group=ranks.group)
     times = CALLS // participant.calls

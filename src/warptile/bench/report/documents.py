@@ -35,6 +35,7 @@ from warptile.bench.report import (
     roofline_tables,
     suite_tables,
     survey_tables,
+    tensor_parallel_tables,
     wgmma_tables,
 )
 from warptile.bench.report.claims import claim_tables
@@ -99,6 +100,10 @@ class DocumentTables:
             )  # fmt: skip
         header = ("rung", "idea", "bank conflicts (n-way)", "predicted TFLOP/s (limited by)", *_SPEEDS)
         return markdown(header, rows, right=2) + LADDER_CONDITIONS + FP8_CONDITION + self._lookup.origins()
+
+    def table_tensor_parallel(self) -> str:
+        """Tensor-parallel GEMMs as measured on several GPUs."""
+        return tensor_parallel_tables.table(self._lookup)
 
     def table_overlap_gather(self) -> str:
         """What overlapping an all-gather with its GEMM gives, by arithmetic."""

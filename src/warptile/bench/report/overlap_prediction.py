@@ -1,6 +1,7 @@
 """What overlapping a transfer with a GEMM can give, by arithmetic: bytes over the link's rate, FLOP over the GEMM's.
 
-Nothing here was measured on several GPUs: the GEMM's rate is that of a record of one, the links' are published.
+The GEMM's rate is that of a record of one GPU, the links' are published; what was measured on several is a table of its
+own (`tensor_parallel_tables`).
 """
 
 from __future__ import annotations

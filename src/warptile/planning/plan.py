@@ -270,10 +270,10 @@ def _plan_of(rungs: tuple[Rung, ...], problem: Problem, asked: str | None, devic
         own = _in_default(each, problem, asked, device)
         if competing is not None and own is not None and _is_faster(competing, own):
             return competing
-        else:
-            found = own if own is not None and _keeps_default(each, asked) else _best_of(each, problem, asked, device)
-            if found is not None:
-                return found
+        keeps = own is not None and _keeps_default(each, problem, asked)
+        found = own if keeps else _best_of(each, problem, asked, device)
+        if found is not None:
+            return found
     return _fastest_of(rivals, problem, device)
 
 
@@ -367,10 +367,10 @@ def _automatic(sparse: bool, quantized: bool) -> tuple[Rung, ...]:
     return tuple(each for each in every if (each.sparse, each.quantized) == kind and each.automatic)[::-1]
 
 
-def _keeps_default(rung: Rung, asked: str | None) -> bool:
+def _keeps_default(rung: Rung, problem: Problem, asked: str | None) -> bool:
     """Whether the default configuration is taken wherever it is legal: of a rung that was asked for, and of one whose
     default is its own best prediction."""
-    return rung.estimates or asked is not None
+    return rung.ranks(problem) or asked is not None
 
 
 def _compared(
@@ -382,7 +382,7 @@ def _compared(
     refused = [(plan.label, plan.refusal) for plan in tried if plan.refusal is not None]
     if not legal:
         return [], refused, 0
-    keep_first = _keeps_default(rung, asked) and legal[0] is tried[0]
+    keep_first = _keeps_default(rung, problem, asked) and legal[0] is tried[0]
     return legal, refused, choose([plan.prediction for plan in legal], keep_first=keep_first)
 
 
@@ -412,11 +412,11 @@ def _rejected(problem: Problem, asked: str | None, device: DeviceLimits) -> list
 
 
 def _slower(plan: Plan, taken: Plan) -> str:
-    if plan.rung is taken.rung:
+    if plan.rung is taken.rung and not plan.rung.ranks(plan.problem):
         own_ms, taken_ms = plan.prediction.time_ms, taken.prediction.time_ms
     else:
         own_ms, taken_ms = _compared_us(plan) / 1e3, _compared_us(taken) / 1e3
-    kept = plan.rung is taken.rung and own_ms < taken_ms and not _keeps_default(plan.rung, plan.asked)
+    kept = plan.rung is taken.rung and own_ms < taken_ms and not _keeps_default(plan.rung, plan.problem, plan.asked)
     why = f"; the default is left for less than {WORTH_LEAVING_DEFAULT:.0%} of its time" if kept else ""
     return f"predicted {own_ms:.4g} ms, against {taken_ms:.4g} ms{why}"
 

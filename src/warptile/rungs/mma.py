@@ -121,6 +121,15 @@ FLOAT64_SIZES = (
 )
 """The same for doubles; two small CTAs on an SM hide each other's latencies."""
 
+RANKED_FLOAT64_SIZES = (
+    *FLOAT64_SIZES[:2],
+    (64, 64, 32, 32, 128, 3, 2, 3),
+    (64, 64, 32, 16, 128, 3, 2, 2),
+    (64, 32, 32, 16, 128, 3, 2, 4),
+    (32, 64, 16, 32, 128, 4, 2, 3),
+)
+"""Those of which mma-final takes the one that `mma_cost` predicts to be the fastest."""
+
 BIT_SIZES = ((128, 128, 64, 64, 128, 3, 2, 2), *FINAL_SIZES[2:])
 """The same for bits, whose MMAs take so little time that two CTAs on an SM have to hide each other's latencies."""
 
@@ -143,6 +152,11 @@ BUSY_SHARE = 0.75
 def usual(problem: Problem) -> tuple[Config, ...]:
     """The configurations of mma-final that are always tried, for the problem's types."""
     return tuple(_final(problem, *sizes) for sizes in SIZES_OF_TYPE.get(problem.a.dtype.name, FINAL_SIZES))
+
+
+def ranked(problem: Problem) -> tuple[Config, ...]:
+    """The configurations of mma-final that a plan compares for doubles."""
+    return tuple(_final(problem, *sizes) for sizes in RANKED_FLOAT64_SIZES)
 
 
 def first_busy(rung: Rung, problem: Problem, configs: tuple[Config, ...], device: DeviceLimits) -> Config:
@@ -272,13 +286,23 @@ class MmaFinal(MmaRung):
     eight_bits = True
 
     def default_config(self, problem: Problem, device: DeviceLimits = REFERENCE) -> Config:
-        """The first of the usual sizes that is legal and keeps enough SMs busy, else the last that is legal."""
-        return first_busy(self, problem, usual(problem), device)
+        """The first of the usual sizes that is legal and keeps enough SMs busy, else the last that is legal; of doubles
+        the one that is predicted to be the fastest."""
+        if not self.ranks(problem):
+            return first_busy(self, problem, usual(problem), device)
+        configs = ranked(problem)
+        legal = (config for config in configs if self.illegal(problem, config, device) is None)
+        fastest = min(legal, key=lambda config: mma_cost.terms_us(problem, config, device.sms)[1], default=None)
+        return configs[-1] if fastest is None else fastest
+
+    def ranks(self, problem: Problem) -> bool:
+        """As `Rung.ranks`: of float64."""
+        return problem.a.dtype.name == "float64"
 
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """The usual sizes, then every tile, K extent and pipeline that is legal, then other groups, sets and
         instructions."""
-        found = list(usual(problem))
+        found = list(ranked(problem) if self.ranks(problem) else usual(problem))
         extents, warps = (64, 128, 192, 256), (32, 64, 96, 128)
         for bm, bn, wm, wn, k_bytes, stages in product(extents, extents, warps, warps, (64, 128, 256), (2, 3, 4, 5, 6)):
             if bm % wm == 0 and bn % wn == 0 and 2 <= bm * bn // (wm * wn) <= 16:
@@ -294,8 +318,8 @@ class MmaFinal(MmaRung):
         return tuple(config for config in unique.values() if self.illegal(problem, config, device) is None)
 
     def looked_at(self, problem: Problem) -> int:
-        """As `Rung.looked_at`. Doubles hardly ever take another configuration than the usual ones."""
-        return len(usual(problem)) if problem.a.dtype.name == "float64" else super().looked_at(problem)
+        """As `Rung.looked_at`."""
+        return len(RANKED_FLOAT64_SIZES) if self.ranks(problem) else super().looked_at(problem)
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.illegal`."""
@@ -304,8 +328,7 @@ class MmaFinal(MmaRung):
 
     def compared_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float | None:
         """As `Rung.compared_us`: of float64."""
-        is_double = problem.a.dtype.name == "float64"
-        return mma_cost.terms_us(problem, config, device.sms)[1] if is_double else None
+        return mma_cost.terms_us(problem, config, device.sms)[1] if self.ranks(problem) else None
 
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
         """As `Rung.resolve`."""

@@ -78,6 +78,10 @@ class Rung(ABC):
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """Every configuration worth trying, legal ones and others, those first that a plan looks at."""
 
+    def ranks(self, problem: Problem) -> bool:
+        """Whether `default_config` is the candidate that this rung predicts to be the fastest."""
+        return self.estimates
+
     def looked_at(self, problem: Problem) -> int:
         """How many of the first `candidates` a plan of a rung without `estimates` looks at, as each of them takes time;
         the others are for tuning."""

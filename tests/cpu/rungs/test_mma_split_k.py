@@ -13,6 +13,7 @@ from warptile.dtypes import DTYPES
 from warptile.errors import UnsupportedError
 from warptile.planning.plan import make_plan
 from warptile.problem import Problem
+from warptile.rungs.mma import FINAL_KEYS, ranked
 from warptile.rungs.mma_split_k import MMA_SPLIT_K, SIZES
 
 SPLIT_K = {"rung": "mma-split-k", "backend": "emulator"}
@@ -92,7 +93,10 @@ def test_k_is_split_only_where_parts_pay():
     assert make_plan(dense(128, 128, 128)).config["SPLITS"] == 1
     assert make_plan(dense(144, 160, 5288)).config["SPLITS"] > 1
     for extents in ((128, 128, 128), (144, 160, 5288), (4000, 4000, 64)):
-        assert any(each["SPLITS"] == 1 for each in MMA_SPLIT_K.candidates(dense(*extents)))
+        candidates = MMA_SPLIT_K.candidates(dense(*extents))
+        assert any(each["SPLITS"] == 1 for each in candidates)
+        whole = [{key: each[key] for key in FINAL_KEYS} for each in candidates if each["SPLITS"] == 1]
+        assert not [each for each in whole if each in ranked(dense(*extents))], "mma-final has them"
 
 
 @pytest.mark.parametrize("layout", ["row row", "row col", "col row", "col col"])
@@ -101,9 +105,8 @@ def test_unaligned_doubles_do_not_spill(size, layout):
     """They take twice the copies of aligned ones, each with its address and predicate."""
     a_major, b_major = layout.split()
     of = Problem.dense(513, 515, 517, DOUBLE, out=DOUBLE, accumulator=DOUBLE, a_major=a_major, b_major=b_major)
-    config = next(
-        each for each in MMA_SPLIT_K.candidates(of) if (each["BM"], each["BN"], each["STAGES"]) == (*size[:2], size[5])
-    )
+    keys = "BM", "BN", "BK", "WM", "WN", "STAGES", "MIN_BLOCKS"
+    config = next(each for each in MMA_SPLIT_K.candidates(of) if tuple(each[key] for key in keys) == size)
     assert MMA_SPLIT_K.illegal(of, config) is None
     compiled = compile_source(translation_unit(MMA_SPLIT_K.resolve(of, config)), "sm_90a")
     assert compiled.resources.spill_bytes == 0
@@ -111,8 +114,8 @@ def test_unaligned_doubles_do_not_spill(size, layout):
 
 def test_tiles_with_too_many_copies_of_unaligned_doubles_are_refused():
     of = dense(512, 512, 512)
-    config = {**MMA_SPLIT_K.candidates(of)[-1], "BK": 32, "STAGES": 3}
-    assert (config["BM"], config["BN"]) == (64, 64)
+    tiles = (each for each in MMA_SPLIT_K.candidates(of) if (each["BM"], each["BN"], each["WN"]) == (64, 64, 32))
+    config = {**next(tiles), "BK": 32, "STAGES": 3}
     assert MMA_SPLIT_K.illegal(of, config) is None
     unaligned = replace(of, b=replace(of.b, alignment_bytes=8))
     assert "copies 32 elements of a stage one by one" in MMA_SPLIT_K.illegal(unaligned, config)

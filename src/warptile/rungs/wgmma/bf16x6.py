@@ -39,8 +39,11 @@ CTAS_OF_SM = (1, 2, 4)
 """Into how many parts K is split: as many as give an SM so many CTAs."""
 
 MOST_ROWS = 256
-"""Rows of D up to which a plan looks at this rung, or columns with SWAP. Each tile of rows splits B again; wgmma-split
-splits it once."""
+"""Rows of D up to which a plan looks at this rung, or columns with SWAP, unless K is short. Each tile of rows splits B
+again; wgmma-split splits it once."""
+
+SHORT_K = 256
+"""K up to which a plan looks at it for any D: the pass before wgmma-split takes about as long as the GEMM."""
 
 MOST_TILES_OF_ROWS = 8
 """Of a candidate: as many times is B split."""
@@ -107,9 +110,9 @@ class WgmmaBf16x6(RankedRung):
         if problem.k < LEAST_K:
             return f"K is {problem.k}; below {LEAST_K} it is less accurate than a chain of multiply-adds"
         few = min(problem.m, problem.n)
-        if few > MOST_ROWS:
+        if few > MOST_ROWS and problem.k > SHORT_K:
             lines = "columns" if fewer_columns(problem) else "rows"
-            return f"D has {few} {lines}; from {MOST_ROWS + 1} on wgmma-split is faster"
+            return f"D has {few} {lines} and K is {problem.k}; from {MOST_ROWS + 1} on wgmma-split is faster"
         return SIMT_GEMV.preferred(problem)
 
     def illegal(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> str | None:

@@ -6,11 +6,10 @@
 * splits: where CTAs share K, the last one of a tile adds up all partial sums.
 * launch: the launch.
 
-Constants are fitted to timings of 237 problems in all layouts on an H200, with some five configurations each: a third
-of them with unaligned lines of B, half with fewer than 256 rows or columns. In small ones operands were in L2; what a
-stage waits longer where they come from DRAM, 335 clocks, is known from the others and from the suites, and counts. The
-configuration that is predicted to be the fastest needs 1.01 times as long as the fastest, and 1.2 times at most;
-predictions are within 9 % on eight of ten (2026-11-29, no record).
+Constants are fitted to timings of 400 problems in all layouts on an H200, with some six configurations each: a third
+of them with a K of at most 260, half with at most 110 rows or columns, all with operands that came from DRAM. The
+configuration that is predicted to be the fastest needs 1.02 times as long as the fastest, and 1.5 times at most;
+predictions are within 8 % on eight of ten (2026-11-30, no record).
 """
 
 from __future__ import annotations
@@ -21,27 +20,27 @@ from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.simt_cost import overlapped
 
-OF_B, OF_SCALAR_A, OF_SUM = 27.5, 7.14, 9.9
+OF_B, OF_SCALAR_A, OF_SUM = 24.6, 10.2, 11.0
 """Clocks of an SM for each stage: of 128 elements of B; of 128 elements of A if they are loaded one by one; and of
 128 sums."""
 
-FIRST_CLOCKS = 732.0
+FIRST_CLOCKS = 952.0
 """Of a CTA's first loads."""
 
-LATENCY_CLOCKS, LATENCY_OF_ROW, LATENCY_OF_SHIFTED_B, LATENCY_OF_A_BY_COLUMNS = 463.0, 14.2, 336.0, 279.0
+LATENCY_CLOCKS, LATENCY_OF_ROW, LATENCY_OF_SHIFTED_B, LATENCY_OF_A_BY_COLUMNS = 578.0, 13.1, 195.0, 272.0
 """Of a stage of a CTA alone: whatever its size; of each row; and more where lines of B are unaligned, and where A lies
 by columns."""
 
-STORED_CLOCKS = 0.313
+STORED_CLOCKS = 0.277
 """Of an element of a tile, on its way to D."""
 
-DRAM_BYTES_PER_S, STORED_BYTES_PER_S, LAUNCH_US = 4.6e12, 1.85e12, 1.60
+DRAM_BYTES_PER_S, STORED_BYTES_PER_S, LAUNCH_US = 5.87e12, 2.37e12, 1.75
 """Of operands, of D, and of the launch."""
 
-SPLIT_US, ELEMENT_US = 1.48, 0.0082
+SPLIT_US, ELEMENT_US = 1.21, 0.0109
 """Of a CTA's arrival, and of each element of a thread for each part of K that the last CTA adds."""
 
-BUSY_OR_WAITING, SM_OR_DRAM = 1.56, 3.42
+BUSY_OR_WAITING, SM_OR_DRAM = 1.75, 2.10
 """Exponents of the norms of times that overlap: the larger, the better."""
 
 

@@ -96,9 +96,7 @@ def terms_us(problem: Problem, config: Config, sms: int) -> tuple[dict[str, floa
         slower += UNALIGNED_REGISTERS if warp_elements <= FROM_REGISTERS else UNALIGNED_D
     clocks = of_busiest * (tiles + bm * bn * stored * (1 + slower))
     clocks += ceil_div(of_busiest, held) * (
-        K_TILE_CLOCKS * k_tiles
-        + LAST_COPY * copies / (32 * warps) * (problem.k % bk > 0)
-        + LAST_STORE * warp_elements
+        K_TILE_CLOCKS * k_tiles + LAST_COPY * copies / (32 * warps) * (problem.k % bk > 0) + LAST_STORE * warp_elements
     )
     if of_busiest < held:
         clocks += tiles * EMPTY * (held - of_busiest) / held

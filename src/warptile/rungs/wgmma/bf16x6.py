@@ -43,7 +43,7 @@ MOST_ROWS = 256
 again; wgmma-split splits it once."""
 
 SHORT_K = 256
-"""K up to which a plan looks at it for any D: the pass before wgmma-split takes about as long as the GEMM."""
+"""K up to which a plan looks at it for any D: a short K hardly pays for the pass before wgmma-split."""
 
 MOST_TILES_OF_ROWS = 8
 """Of a candidate: as many times is B split."""

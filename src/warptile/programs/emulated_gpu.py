@@ -16,7 +16,8 @@ from warptile.errors import EmulationError, UnsupportedError
 from warptile.launch.params import StructBytes
 from warptile.launch.spec import LaunchSpec
 from warptile.programs.fat_binary import FatPtx, chosen
-from warptile.programs.library_calls import SUCCESS, CallError, Work
+from warptile.programs.graphs import Graph
+from warptile.programs.library_calls import SUCCESS, CallError
 from warptile.ptx import parse
 from warptile.ptx.instruction import PtxFunction, Variable
 from warptile.runtime.kernel_file import KernelFile
@@ -73,6 +74,7 @@ class EmulatedGpu:
 
     Attributes:
         options: how kernels are emulated.
+        runtime: version of the CUDA runtime that the program was built for.
         limits: the GPU that it stands for.
         memory: global memory.
         shared: allocations that the host reads and writes too, which hold what the host's memory holds between
@@ -89,8 +91,9 @@ class EmulatedGpu:
         events: when each was recorded.
         totals: by kernel.
         findings: of all launches, each once.
-        capture: work that was given since a stream is captured, ``captured_stream``; None where none is.
-        graphs: work of each graph, by handle.
+        capture: the graph of what was given since a stream is captured, ``captured_stream``; None where none is.
+        graphs: by handle; ``launched_graph`` is the one whose work is being done.
+        graph_memory: addresses of what graphs allocate, and the graph that has allocated it last.
         pools: attributes of each memory pool, by handle; the first is the default one, ``pool`` another one that is
             used in its place.
         last_error: what ``cudaGetLastError`` returns.
@@ -101,8 +104,9 @@ class EmulatedGpu:
             to do is not what was meant to be checked.
     """
 
-    def __init__(self, options: ProgramOptions, say: Callable[[str], None]) -> None:
+    def __init__(self, options: ProgramOptions, say: Callable[[str], None], runtime: int = 13) -> None:
         self.options = options
+        self.runtime = runtime
         self.limits: DeviceLimits = usual(options.arch)
         self.memory = DeviceMemory()
         self.shared: dict[int, int] = {}
@@ -118,9 +122,11 @@ class EmulatedGpu:
         self.totals: dict[str, KernelTotals] = {}
         self.findings: dict[tuple[object, ...], EmulationFinding] = {}
         self.events: dict[int, float | None] = {}
-        self.capture: list[Work] | None = None
+        self.capture: Graph | None = None
         self.captured_stream = 0
-        self.graphs: dict[int, list[Work]] = {}
+        self.graphs: dict[int, Graph] = {}
+        self.launched_graph: Graph | None = None
+        self.graph_memory: dict[int, Graph | None] = {}
         self.pools: dict[int, dict[int, int]] = {}
         self.pool = 0
         self.last_error = SUCCESS

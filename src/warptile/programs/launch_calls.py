@@ -12,6 +12,7 @@ from warptile.emulator.launch_geometry import MAX_CLUSTER_CTAS
 from warptile.launch.spec import Dim3, LaunchSpec
 from warptile.programs import fat_binary
 from warptile.programs.emulated_gpu import INVALID_DEVICE_FUNCTION, ProgramModule, arguments_of, parameter_sizes
+from warptile.programs.graphs import NodeType
 from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, answers, signed, unsigned
 from warptile.programs.memory_calls import to_device, to_host
 from warptile.runtime.kernel_file import KernelFile
@@ -141,12 +142,16 @@ def attributes_of(call: Call, options: LaunchOptions, attributes: int, count: in
     for number in range(count):
         at = attributes + number * _ATTRIBUTE_BYTES
         (kind,) = call.memory.unpack("<I", at)
-        x, y, z = call.memory.unpack("<3I", at + _ATTRIBUTE_VALUE)
-        if kind == _CLUSTER:
-            options = replace(options, cluster=(x, y, z))
-        elif kind == _COOPERATIVE:
-            options = replace(options, cooperative=bool(x))
+        options = with_attribute(call, options, kind, at + _ATTRIBUTE_VALUE)
     return options
+
+
+def with_attribute(call: Call, options: LaunchOptions, kind: int, where: int) -> LaunchOptions:
+    """A launch with what one attribute says, whose value lies at an address."""
+    x, y, z = call.memory.unpack("<3I", where)
+    if kind == _CLUSTER:
+        return replace(options, cluster=(x, y, z))
+    return replace(options, cooperative=bool(x)) if kind == _COOPERATIVE else options
 
 
 def _extents(xy: int, z: int) -> Dim3:
@@ -167,15 +172,34 @@ def launch(call: Call, kernel: int, options: LaunchOptions, arguments: int) -> N
     """
     call.gpu.check()
     try:
-        file, spec = _launch_of(call, kernel, options, arguments)
+        work = kernel_work(call, kernel, options, arguments)
     except CallError:
         call.gpu.refuse(f"launch of {call.gpu.kernel_name(kernel)}")
         raise
-    call.do(lambda now: _launch(now, file, spec))
+    call.do(work, NodeType.KERNEL)
 
 
-def _launch_of(call: Call, kernel: int, options: LaunchOptions, arguments: int) -> tuple[KernelFile, LaunchSpec]:
-    """The kernel and the launch; arguments and errors as of `launch`."""
+@dataclass(frozen=True)
+class KernelWork:
+    """A launch with its arguments: ``kernel`` and ``options`` are what `launch` was given."""
+
+    kernel: int
+    options: LaunchOptions
+    file: KernelFile
+    content: tuple[bytes, ...]
+
+    def __call__(self, call: Call) -> None:
+        """Launch it."""
+        options = self.options
+        spec = LaunchSpec(
+            self.file.entry, options.grid, options.block, arguments_of(list(self.content)), cluster=options.cluster,
+            dynamic_shared_bytes=options.shared, co_resident=options.cooperative, cooperative=options.cooperative,
+        )  # fmt: skip
+        _launch(call, self.file, spec)
+
+
+def kernel_work(call: Call, kernel: int, options: LaunchOptions, arguments: int) -> KernelWork:
+    """The launch that arguments stand for now; they and errors are those of `launch`."""
     shared = options.shared
     file = call.gpu.kernel_of(kernel)
     allowed = max(48 << 10, call.gpu.dynamic_shared.get(kernel, 0))
@@ -187,12 +211,8 @@ def _launch_of(call: Call, kernel: int, options: LaunchOptions, arguments: int) 
         )
     sizes = parameter_sizes(file.function)
     places = call.memory.unpack(f"<{len(sizes)}Q", arguments) if sizes else ()
-    content = [call.memory.read(at, size) for at, size in zip(places, sizes, strict=True)]
-    spec = LaunchSpec(
-        file.entry, options.grid, options.block, arguments_of(content), cluster=options.cluster,
-        dynamic_shared_bytes=shared, co_resident=options.cooperative, cooperative=options.cooperative,
-    )  # fmt: skip
-    return file, spec
+    content = tuple(call.memory.read(at, size) for at, size in zip(places, sizes, strict=True))
+    return KernelWork(kernel, options, file, content)
 
 
 def _launch(call: Call, file: KernelFile, spec: LaunchSpec) -> None:

@@ -15,6 +15,7 @@ from warptile.programs.process_memory import ProcessMemory
 
 if TYPE_CHECKING:
     from warptile.programs.emulated_gpu import EmulatedGpu
+    from warptile.programs.graphs import NodeType
 
 REGISTER_ARGUMENTS = 6
 
@@ -106,12 +107,12 @@ class Call:
             self.gpu.note(self.function, str(error))
             return self.gpu.returned(INVALID_VALUE, self.function)
 
-    def do(self, work: Work) -> None:
-        """Do work of a stream, or keep it while a stream is captured."""
+    def do(self, work: Work, kind: NodeType | None = None) -> None:
+        """Do work of a stream, or keep it while a stream is captured; ``kind`` of its node is a copy if not said."""
         if self.gpu.capture is None:
             work(self)
         else:
-            self.gpu.capture.append(work)
+            self.gpu.capture.append(self, kind, work)
 
     def flush_output(self) -> None:
         """Let the program write out what its C library has buffered, so that what a kernel prints comes behind it."""

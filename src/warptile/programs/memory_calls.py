@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from warptile.emulator.memory.accesses import GLOBAL_BASE
 from warptile.programs.device_calls import check_device
-from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, answers, signed, unsigned
+from warptile.programs.graphs import NodeType
+from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, Work, answers, signed, unsigned
 
 _HOST_TO_HOST, _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE, _DEFAULT = range(5)
 _PITCH_BYTES = 512
@@ -16,8 +17,10 @@ _MEMORY_BYTES = 80 << 30
 
 _MMAP, _MUNMAP = 9, 11
 _READ_WRITE = 3
-_PRIVATE_ANONYMOUS_AT = 0x2 | 0x20 | 0x100000
-"""``MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE``."""
+_PRIVATE_ANONYMOUS = 0x2 | 0x20
+"""``MAP_PRIVATE | MAP_ANONYMOUS``."""
+_PRIVATE_ANONYMOUS_AT = _PRIVATE_ANONYMOUS | 0x100000
+"""``MAP_FIXED_NOREPLACE`` as well."""
 
 
 @answers("cudaMalloc", "cuMemAlloc_v2", "cuMemAlloc")
@@ -30,7 +33,35 @@ def malloc(call: Call, where: int, size: int) -> None:
 @answers("cudaMallocAsync")
 def malloc_async(call: Call, where: int, size: int, stream: int) -> None:
     """``cudaMallocAsync(void**, size_t, cudaStream_t)``."""
-    malloc(call, where, size)
+    if call.gpu.capture is None:
+        malloc(call, where, size)
+        return
+    address, work = graph_memory(call, size)
+    call.do(work, NodeType.ALLOCATE)
+    call.int64(where, address)
+
+
+def graph_memory(call: Call, size: int) -> tuple[int, Work]:
+    """An address, and the work that allocates memory there, which launches of a graph do."""
+    if not size:
+        raise CallError(INVALID_VALUE, "no bytes")
+    address = _allocated(call, size)
+    call.gpu.memory.free(address, keep_place=True)
+    call.gpu.graph_memory[address] = None
+
+    def allocate(now: Call) -> None:
+        if is_live(now, address):
+            raise CallError(INVALID_VALUE, "memory of the graph is allocated twice")
+        now.gpu.memory.allocate_again(address)
+        now.gpu.graph_memory[address] = now.gpu.launched_graph
+
+    return address, allocate
+
+
+def is_live(call: Call, address: int) -> bool:
+    """Whether an allocation on the device begins at an address."""
+    home = call.gpu.memory.space.around(address - GLOBAL_BASE)
+    return home is not None and home.start == address - GLOBAL_BASE
 
 
 @answers("cudaMallocPitch")
@@ -58,7 +89,7 @@ def free(call: Call, address: int) -> None:
         return
     size = call.gpu.shared.pop(address, None)
     call.gpu.pinned.discard(address)
-    call.gpu.memory.free(address)
+    call.gpu.memory.free(address, keep_place=address in call.gpu.graph_memory)
     if size is not None:
         call.system_call(_MUNMAP, address, size)
 
@@ -66,7 +97,7 @@ def free(call: Call, address: int) -> None:
 @answers("cudaFreeAsync")
 def free_async(call: Call, address: int, stream: int) -> None:
     """``cudaFreeAsync(void*, cudaStream_t)``."""
-    free(call, address)
+    call.do(lambda now: free(now, address), NodeType.FREE)
 
 
 @answers("cudaMallocManaged")
@@ -179,6 +210,14 @@ def _map(call: Call, address: int, size: int) -> None:
     got = signed(call.system_call(_MMAP, address, size, _READ_WRITE, _PRIVATE_ANONYMOUS_AT, (1 << 64) - 1, 0), 64)
     if got != address:
         raise CallError(_OUT_OF_MEMORY, f"the process cannot map {size} bytes at {address:#x}")
+
+
+def room_on_host(call: Call, size: int) -> int:
+    """Address of new memory of the process."""
+    got = signed(call.system_call(_MMAP, 0, size, _READ_WRITE, _PRIVATE_ANONYMOUS, (1 << 64) - 1, 0), 64)
+    if got < 0:
+        raise CallError(_OUT_OF_MEMORY, f"the process cannot map {size} bytes")
+    return got
 
 
 @answers("__cudaRegisterManagedVar")
@@ -368,23 +407,28 @@ def get_symbol_size(call: Call, where: int, symbol: int) -> None:
 @answers("cudaMemsetAsync", "cuMemsetD8Async")
 def memset_async(call: Call, address: int, value: int, size: int) -> None:
     """``cudaMemsetAsync(void*, int, size_t, cudaStream_t)``."""
-    call.do(lambda now: memset(now, address, value, size))
+    call.do(lambda now: memset(now, address, value, size), NodeType.MEMSET)
 
 
 @answers("cudaMemset", "cuMemsetD8_v2")
 def memset(call: Call, address: int, value: int, size: int) -> None:
     """``cudaMemset(void*, int, size_t)``."""
     call.gpu.check()
+    fill(call, address, bytes([value & 0xFF]), size)
+
+
+def fill(call: Call, address: int, pattern: bytes, count: int) -> None:
+    """Write the same bytes ``count`` times to memory of the device."""
     if _holder(call, address) is not None:
-        call.memory.write(address, bytes([value & 0xFF]) * size)
+        call.memory.write(address, pattern * count)
     else:
-        call.gpu.memory.fill(address, bytes([value & 0xFF]), size)
+        call.gpu.memory.fill(address, pattern, count)
 
 
 @answers("cudaMemset2DAsync")
 def memset_2d_async(call: Call, address: int, pitch: int, value: int, width: int, height: int) -> None:
     """``cudaMemset2DAsync(void*, size_t pitch, int, size_t width, size_t height, cudaStream_t)``."""
-    call.do(lambda now: memset_2d(now, address, pitch, value, width, height))
+    call.do(lambda now: memset_2d(now, address, pitch, value, width, height), NodeType.MEMSET)
 
 
 @answers("cudaMemset2D")

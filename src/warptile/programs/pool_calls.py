@@ -4,7 +4,7 @@ pool is told to keep, reuse or release changes nothing."""
 from __future__ import annotations
 
 from warptile.programs.library_calls import INVALID_VALUE, NOT_SUPPORTED, Call, CallError, answers, unsigned
-from warptile.programs.memory_calls import malloc
+from warptile.programs.memory_calls import malloc_async
 
 _FIRST_FLAG, _LAST_FLAG, _THRESHOLD, _RESERVED, _USED_HIGH = 1, 3, 4, 5, 8
 """Enumerators of ``cudaMemPoolAttr``: three flags of reuse, of type ``int``, then numbers of 64 bits."""
@@ -80,7 +80,7 @@ def pool_get_attribute(call: Call, pool: int, attribute: int, where: int) -> Non
 def malloc_from_pool(call: Call, where: int, size: int, pool: int, stream: int) -> None:
     """``cudaMallocFromPoolAsync(void**, size_t, cudaMemPool_t, cudaStream_t)``."""
     _pool(call, pool)
-    malloc(call, where, size)
+    malloc_async(call, where, size, stream)
 
 
 def _make(call: Call) -> int:

@@ -22,6 +22,7 @@ from warptile.programs import (
     driver_calls,
     driver_modules,
     graph_calls,
+    graph_node_calls,
     launch_calls,
     memory_calls,
     pool_calls,
@@ -37,8 +38,8 @@ from warptile.programs.stand_in_library import StandInLibrary
 from warptile.programs.trampolines import CALL, FAILED, FRAME, REPLY, RETURN, SYSTEM_CALL, machine_code
 
 HANDLERS = (
-    device_calls, driver_calls, driver_modules, graph_calls, launch_calls, memory_calls, pool_calls, stream_calls,
-    volume_calls,
+    device_calls, driver_calls, driver_modules, graph_calls, graph_node_calls, launch_calls, memory_calls, pool_calls,
+    stream_calls, volume_calls,
 )  # fmt: skip
 """Modules whose functions answer calls."""
 
@@ -72,6 +73,12 @@ class ProgramFile:
     runtimes: tuple[str, ...]
     functions: tuple[str, ...]
     arch: str
+
+    @property
+    def runtime(self) -> int:
+        """Version of the CUDA runtime that it was built for."""
+        found = re.search(r"\d+", self.runtimes[0])
+        return int(found[0]) if found else 13
 
 
 def read_program(path: Path) -> ProgramFile:
@@ -120,7 +127,7 @@ def run_program(
     Raises:
         UnsupportedError: this is no x86-64 Linux.
     """
-    gpu = EmulatedGpu(options, say)
+    gpu = EmulatedGpu(options, say, program.runtime)
     with tempfile.TemporaryDirectory(prefix="warptile-run-") as folder, socket.socket(socket.AF_UNIX) as listener:
         name = f"warptile-{secrets.token_hex(8)}"
         listener.bind(f"\0{name}")

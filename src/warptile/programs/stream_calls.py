@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import time
 
+from warptile.programs.graphs import NodeType
 from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, answers
 
 _INVALID_HANDLE = 400
@@ -51,7 +52,7 @@ def stream_get_id(call: Call, stream: int, where: int) -> None:
 def launch_host_function(call: Call, stream: int, function: int, argument: int) -> None:
     """``cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t, void*)``."""
     call.gpu.check()
-    call.do(lambda now: now.call_back(function, argument))
+    call.do(lambda now: now.call_back(function, argument), NodeType.HOST)
 
 
 @answers("cudaStreamAddCallback")
@@ -71,6 +72,11 @@ def event_create(call: Call, where: int) -> None:
 @answers("cudaEventRecord", "cudaEventRecordWithFlags", "cuEventRecord")
 def event_record(call: Call, event: int) -> None:
     """``cudaEventRecord(cudaEvent_t, cudaStream_t)``."""
+    record(call, event)
+
+
+def record(call: Call, event: int) -> None:
+    """Note down that everything before an event is done."""
     _check_event(call, event)
     call.gpu.events[event] = time.perf_counter()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from warptile.programs.graphs import NodeType
 from warptile.programs.library_calls import NOT_SUPPORTED, Call, CallError, Work, answers
 from warptile.programs.memory_calls import copy, malloc_pitch, memset
 
@@ -45,19 +46,19 @@ def memset_3d(call: Call, value: int) -> None:
 @answers("cudaMemset3DAsync")
 def memset_3d_async(call: Call, value: int) -> None:
     """``cudaMemset3DAsync(cudaPitchedPtr, int, cudaExtent, cudaStream_t)``."""
-    call.do(_filling(call, value))
+    call.do(_filling(call, value), NodeType.MEMSET)
 
 
 @answers("cudaMemcpy3D")
 def memcpy_3d(call: Call, parameters: int) -> None:
     """``cudaMemcpy3D(const cudaMemcpy3DParms*)``."""
-    _copying(call, parameters)(call)
+    copying_volume(call, parameters)(call)
 
 
 @answers("cudaMemcpy3DAsync")
 def memcpy_3d_async(call: Call, parameters: int) -> None:
     """``cudaMemcpy3DAsync(const cudaMemcpy3DParms*, cudaStream_t)``."""
-    call.do(_copying(call, parameters))
+    call.do(copying_volume(call, parameters))
 
 
 def _filling(call: Call, value: int) -> Work:
@@ -73,7 +74,7 @@ def _filling(call: Call, value: int) -> Work:
     return fill
 
 
-def _copying(call: Call, parameters: int) -> Work:
+def copying_volume(call: Call, parameters: int) -> Work:
     """``cudaMemcpy3D`` of what its parameters say now."""
     found = call.memory.unpack(_COPY, parameters)
     if found[0] or found[8]:

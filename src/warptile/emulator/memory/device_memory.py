@@ -76,8 +76,8 @@ class DeviceMemory:
         self.space.fill(name, raw, writable=writable)
         return address
 
-    def free(self, address: int) -> None:
-        """End the allocation that begins at an address.
+    def free(self, address: int, *, keep_place: bool = False) -> None:
+        """End the allocation that begins at an address; nothing else is allocated there if its place is kept.
 
         Raises:
             IllegalAddress: none begins there.
@@ -91,7 +91,11 @@ class DeviceMemory:
             raise IllegalAddress(
                 f"free of {address:#x}: {home.name} was allocated by a kernel, and a kernel has to free it"
             )
-        self.space.free(home.name)
+        self.space.free(home.name, keep_place=keep_place)
+
+    def allocate_again(self, address: int) -> None:
+        """Make the allocation anew whose place was kept when it was freed. It holds nothing."""
+        self.space.allocate_again(address - GLOBAL_BASE)
 
     def home(self, address: int, size: int, doing: str) -> GlobalBuffer:
         """The allocation that holds ``size`` bytes from an address on.

@@ -168,6 +168,7 @@ class GlobalSpace(Space):
         self._starts: list[int] = []
         self._names: dict[str, GlobalBuffer] = {}
         self._top = GUARD_BYTES
+        self._kept: dict[int, GlobalBuffer] = {}
         self._undo: SpaceUndo | None = None
         self.changes = 0
         super().__init__("global", GUARD_BYTES + size_bytes)
@@ -206,10 +207,19 @@ class GlobalSpace(Space):
         if start + needed <= len(self.data):
             return len(self.allocations), start
         ends = (*(first // GUARD_BYTES * GUARD_BYTES for first in self._starts), len(self.data))
-        starts = (_up(self._end(i), alignment) for i in range(len(ends)))
-        return next(
-            ((i, start) for i, (start, end) in enumerate(zip(starts, ends, strict=True)) if start + needed <= end), None
-        )
+        for i, end in enumerate(ends):
+            start = _up(self._end(i), alignment)
+            for kept in sorted(self._kept.values(), key=lambda each: each.start):
+                if kept.start < start + needed and start < kept.start + room(kept.size):
+                    start = _up(kept.start + room(kept.size), alignment)
+            if start + needed <= end:
+                return i, start
+        return None
+
+    def allocate_again(self, start: int) -> GlobalBuffer:
+        """The allocation that was freed at an offset and whose place was kept, as a new one."""
+        kept = self._kept.pop(start)
+        return self._allocate(kept.name, bisect_right(self._starts, start), start, kept.size, 0)
 
     def _allocate(self, name: str, position: int, start: int, size: int, lead: int) -> GlobalBuffer:
         assert name not in self._names, name
@@ -236,8 +246,8 @@ class GlobalSpace(Space):
                 home.initialised = False
                 self.changes += 1
 
-    def free(self, name: str) -> None:
-        """End an allocation: its bytes are unmapped."""
+    def free(self, name: str, *, keep_place: bool = False) -> None:
+        """End an allocation: its bytes are unmapped. Its place may be kept for `allocate_again`."""
         self.changes += 1
         gone = self._names.pop(name)
         self.touch(gone)
@@ -245,6 +255,8 @@ class GlobalSpace(Space):
         del self.allocations[position], self._starts[position]
         self.shadow[gone.start : gone.start + gone.size] = 0
         self.freed.append(gone)
+        if keep_place:
+            self._kept[gone.start] = gone
 
     def _end(self, position: int) -> int:
         """The first byte behind the allocation before ``position`` and the band behind it."""

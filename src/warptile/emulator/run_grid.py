@@ -185,6 +185,7 @@ class _Run:
     machine: Machine
     layout: program.ProgramLayout
     steps: list[program.ProgramStep]
+    compiled: CompiledWhenItPays
     unfinished_copies: int = 0
     finished: bool = False
 
@@ -195,6 +196,7 @@ class _Run:
         machine = self.machine
         parts: list[object] = [routine.registers for routine in self.layout.routines.values()]
         parts += [machine.copies, machine.bulk, machine.remote_stores, machine.memory.races, machine.memory, machine]
+        parts.append(self.compiled)
         for part in parts:
             if part is not None:
                 vars(part).clear()
@@ -239,7 +241,7 @@ def _run(
     geometry = machine.geometry
     recorder = None if recording is None else Recorder(recording, machine, steps)
     compiled = CompiledWhenItPays(machine, layout, steps)
-    run = _Run(machine, layout, steps)
+    run = _Run(machine, layout, steps, compiled)
     try:
         waves = list(range(0, geometry.total_ctas, geometry.ctas))
         for first in waves if machine.turns is None else machine.turns.waves(waves):
@@ -249,12 +251,14 @@ def _run(
             compiled.start_wave()
             if machine.memory.streams is not None:
                 machine.memory.streams.start()
-            if recorder is None and launch.interpreted:
-                Scheduler(machine, steps, layout).run()
-            elif recorder is None:
-                Scheduler(machine, steps, layout, compiled).run()
+            if recorder is not None:
+                scheduler: Scheduler = RecordingScheduler(machine, steps, layout, recorder)
             else:
-                RecordingScheduler(machine, steps, layout, recorder).run()
+                scheduler = Scheduler(machine, steps, layout, *(() if launch.interpreted else (compiled,)))
+            try:
+                scheduler.run()
+            finally:
+                vars(scheduler).clear()  # its barriers refer to it
             machine.products.end_wave()
             run.unfinished_copies += sum(len(batch.lanes) for batch in machine.copies.unfinished())
             run.unfinished_copies += machine.bulk.unfinished

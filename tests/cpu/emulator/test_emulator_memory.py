@@ -344,7 +344,17 @@ def test_the_memory_of_a_launch_is_freed_when_it_is_over(monkeypatch, schedule) 
         parts.extend(map(weakref.ref, (memory.global_space, memory.shared_space, memory.local_space, *steps)))
         return steps
 
+    def noted(maker):
+        def make(*arguments, **options):
+            made = maker(*arguments, **options)
+            parts.append(weakref.ref(made))
+            return made
+
+        return make
+
     monkeypatch.setattr(run_grid, "assemble", observed)
+    for name in ("Scheduler", "CompiledWhenItPays", "RaceChecker"):
+        monkeypatch.setattr(run_grid, name, noted(getattr(run_grid, name)))
     gc.disable()
     try:
         run_cuda("""__global__ void k(int* o, const int* a) {

@@ -15,6 +15,7 @@ from warptile.emulator import DeviceMemory, EmulationFinding, emulate
 from warptile.errors import EmulationError, UnsupportedError
 from warptile.launch.params import StructBytes
 from warptile.launch.spec import LaunchSpec
+from warptile.launch.texture import Texture
 from warptile.programs.fat_binary import FatPtx, chosen
 from warptile.programs.graphs import Graph
 from warptile.programs.library_calls import SUCCESS, CallError
@@ -32,7 +33,9 @@ STICKY = {
 """The ``cudaError_t`` that a kernel leaves behind which ends early, by what ended it; any other is `LAUNCH_FAILURE`."""
 
 
-NO_STATUS = frozenset({"cudaGetLastError", "cudaPeekAtLastError", "cudaGetErrorName", "cudaGetErrorString"})
+NO_STATUS = frozenset(
+    {"cudaGetLastError", "cudaPeekAtLastError", "cudaGetErrorName", "cudaGetErrorString", "cudaCreateChannelDesc"}
+)
 """Functions of the runtime that return no result of their own."""
 
 
@@ -94,6 +97,7 @@ class EmulatedGpu:
         capture: the graph of what was given since a stream is captured, ``captured_stream``; None where none is.
         graphs: by handle; ``launched_graph`` is the one whose work is being done.
         graph_memory: addresses of what graphs allocate, and the graph that has allocated it last.
+        arrays: of ``cudaMallocArray`` and ``cudaMalloc3DArray``, by handle.
         pools: attributes of each memory pool, by handle; the first is the default one, ``pool`` another one that is
             used in its place.
         last_error: what ``cudaGetLastError`` returns.
@@ -127,6 +131,7 @@ class EmulatedGpu:
         self.graphs: dict[int, Graph] = {}
         self.launched_graph: Graph | None = None
         self.graph_memory: dict[int, Graph | None] = {}
+        self.arrays: dict[int, Texture] = {}
         self.pools: dict[int, dict[int, int]] = {}
         self.pool = 0
         self.last_error = SUCCESS

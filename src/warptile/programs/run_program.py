@@ -27,6 +27,7 @@ from warptile.programs import (
     memory_calls,
     pool_calls,
     stream_calls,
+    texture_calls,
     volume_calls,
 )
 from warptile.programs.elf_file import ElfFile
@@ -39,7 +40,7 @@ from warptile.programs.trampolines import CALL, FAILED, FRAME, REPLY, RETURN, SY
 
 HANDLERS = (
     device_calls, driver_calls, driver_modules, graph_calls, graph_node_calls, launch_calls, memory_calls, pool_calls,
-    stream_calls, volume_calls,
+    stream_calls, texture_calls, volume_calls,
 )  # fmt: skip
 """Modules whose functions answer calls."""
 

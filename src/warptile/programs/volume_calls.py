@@ -1,4 +1,4 @@
-"""Calls about memory of three dimensions: slices of rows at a pitch. Arrays (``cudaArray_t``) are not emulated.
+"""Calls about memory of three dimensions: slices of rows at a pitch, and arrays (``cudaArray_t``), which are that too.
 
 Structs of more than 16 bytes that C passes by value lie on the stack, in their order.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from warptile.programs.arrays import array_of, kind_with_arrays
 from warptile.programs.graphs import NodeType
-from warptile.programs.library_calls import NOT_SUPPORTED, Call, CallError, Work, answers
+from warptile.programs.library_calls import Call, Work, answers
 from warptile.programs.memory_calls import copy, malloc_pitch, memset
 
 _COPY = "<Q3Q4QQ3Q4Q3QI"
@@ -77,10 +78,12 @@ def _filling(call: Call, value: int) -> Work:
 def copying_volume(call: Call, parameters: int) -> Work:
     """``cudaMemcpy3D`` of what its parameters say now."""
     found = call.memory.unpack(_COPY, parameters)
-    if found[0] or found[8]:
-        raise CallError(NOT_SUPPORTED, "copies from and to arrays (cudaArray_t) are not emulated; give pitched memory")
-    source, target = _placed(found[1:8]), _placed(found[9:16])
+    source, target = _placed(call, found[0], found[1:8]), _placed(call, found[8], found[9:16])
     width, height, depth, kind = found[16:]
+    arrays = [call.gpu.arrays[each] for each in (found[0], found[8]) if each]
+    if arrays:
+        width *= arrays[0].texel_bytes
+    kind = kind_with_arrays(kind, from_array=bool(found[0]), onto_array=bool(found[8]))
 
     def copy_rows(now: Call) -> None:
         for z in range(depth if width else 0):
@@ -90,8 +93,12 @@ def copying_volume(call: Call, parameters: int) -> Work:
     return copy_rows
 
 
-def _placed(words: tuple[int, ...]) -> _Pitched:
-    """A ``cudaPitchedPtr`` behind a ``cudaPos``, from that position on; x is in bytes."""
+def _placed(call: Call, array: int, words: tuple[int, ...]) -> _Pitched:
+    """An array, or a ``cudaPitchedPtr``, behind a ``cudaPos``, from that position on; x is in bytes, or in elements of
+    the array."""
     x, y, z, address, pitch, _, rows = words
+    if array:
+        found = array_of(call, array)
+        x, address, pitch, rows = x * found.texel_bytes, found.address, found.pitch, max(found.height, 1)
     first = _Pitched(address, pitch, rows)
     return _Pitched(first.row(z, y) + x, pitch, rows)

@@ -598,8 +598,8 @@ ok(cuda.cudaOccupancyAvailableDynamicSMemPerBlock(byref(room), c_void_p(ctypes.a
 print(room.value)
 """)
     assert code == 0, err
-    assert out.split() == ["512", "40", "3", "801", "101", str(233472 // 2 - 1024)]
-    assert "copies from and to arrays (cudaArray_t) are not emulated" in err
+    assert out.split() == ["512", "40", "3", "1", "101", str(233472 // 2 - 1024)]
+    assert "is no array (cudaArray_t)" in err
 
 
 def test_devices_occupancy_and_unknown_functions(program):
@@ -740,6 +740,95 @@ def test_a_program_that_nvcc_compiled(tmp_path, capfd):
     out, err = capfd.readouterr()
     assert out == "45 cudaErrorNotSupported\n2016 cudaErrorNotSupported\n"
     assert "cudaGraphDebugDotPrint: this function is not emulated" in err
+
+
+TEXTURES = """
+#include <cstdio>
+#include <cuda_runtime.h>
+__global__ void plane(float* y, cudaTextureObject_t t, float by) {
+  y[blockIdx.x * blockDim.x + threadIdx.x] = tex2D<float>(t, threadIdx.x * by + 0.5f, blockIdx.x + 0.5f);
+}
+__global__ void row(int* y, cudaTextureObject_t t) {
+  int2 found = tex1Dfetch<int2>(t, threadIdx.x);
+  y[threadIdx.x] = 100 * found.x + found.y;
+}
+__global__ void layers(float* y, cudaTextureObject_t t) {
+  y[threadIdx.x] = tex2DLayered<float>(t, 1.5f, 1.5f, threadIdx.x);
+}
+__global__ void add(cudaSurfaceObject_t s) {
+  float found = surf2Dread<float>(s, 4 * threadIdx.x, blockIdx.x);
+  surf2Dwrite(found + 1, s, 4 * threadIdx.x, blockIdx.x);
+}
+#define OK(call) if (cudaError_t e = call) { printf("%s: %s\\n", #call, cudaGetErrorName(e)); return 1; }
+#define IS(wanted, found) if ((found) != (wanted)) { printf("%s is %g\\n", #found, double(found)); return 1; }
+int main() {
+  float x[2][4][8], y[32], *out;
+  for (int i = 0; i < 64; i++) (&x[0][0][0])[i] = i;
+  OK(cudaMalloc(&out, sizeof x));
+  cudaChannelFormatDesc real = cudaCreateChannelDesc<float>();
+  cudaArray_t array, volume;
+  OK(cudaMallocArray(&array, &real, 8, 4, cudaArraySurfaceLoadStore));
+  OK(cudaMemcpy2DToArray(array, 0, 0, x, 32, 32, 4, cudaMemcpyHostToDevice));
+  if (cudaMemcpy2DToArray(array, 4, 0, x, 32, 32, 4, cudaMemcpyHostToDevice) != cudaErrorInvalidValue) return 2;
+  cudaResourceDesc of = {};
+  of.resType = cudaResourceTypeArray;
+  of.res.array.array = array;
+  cudaTextureDesc how = {};
+  how.addressMode[0] = how.addressMode[1] = cudaAddressModeClamp;
+  how.filterMode = cudaFilterModeLinear;
+  cudaTextureObject_t texture, whole, stacked;
+  cudaSurfaceObject_t surface;
+  OK(cudaCreateTextureObject(&texture, &of, &how, nullptr));
+  OK(cudaCreateSurfaceObject(&surface, &of));
+  add<<<4, 8>>>(surface);
+  plane<<<4, 8>>>(out, texture, 0.5f);
+  OK(cudaMemcpy(y, out, sizeof y, cudaMemcpyDeviceToHost));
+  IS(1, y[0]); IS(4.5f, y[7]); IS(28.5f, y[31]);
+  OK(cudaMemcpy2DFromArray(y, 32, array, 0, 0, 32, 4, cudaMemcpyDeviceToHost));
+  IS(32, y[31]);
+  int2 pairs[3] = {{1, 2}, {3, 4}, {5, 6}}, *memory;
+  OK(cudaMalloc(&memory, sizeof pairs));
+  OK(cudaMemcpy(memory, pairs, sizeof pairs, cudaMemcpyHostToDevice));
+  cudaResourceDesc line = {};
+  line.resType = cudaResourceTypeLinear;
+  line.res.linear.devPtr = memory;
+  line.res.linear.desc = cudaCreateChannelDesc<int2>();
+  line.res.linear.sizeInBytes = sizeof pairs;
+  cudaTextureDesc plain = {};
+  OK(cudaCreateTextureObject(&whole, &line, &plain, nullptr));
+  row<<<1, 4>>>((int*)out, whole);
+  int numbers[4];
+  OK(cudaMemcpy(numbers, out, sizeof numbers, cudaMemcpyDeviceToHost));
+  IS(102, numbers[0]); IS(506, numbers[2]); IS(0, numbers[3]);
+  OK(cudaMalloc3DArray(&volume, &real, make_cudaExtent(8, 4, 2), cudaArrayLayered));
+  cudaMemcpy3DParms copy = {};
+  copy.srcPtr = make_cudaPitchedPtr(x, 32, 8, 4);
+  copy.dstArray = volume;
+  copy.extent = make_cudaExtent(8, 4, 2);
+  copy.kind = cudaMemcpyHostToDevice;
+  OK(cudaMemcpy3D(&copy));
+  of.res.array.array = volume;
+  OK(cudaCreateTextureObject(&stacked, &of, &how, nullptr));
+  layers<<<1, 2>>>(out, stacked);
+  OK(cudaMemcpy(y, out, 8, cudaMemcpyDeviceToHost));
+  IS(9, y[0]); IS(41, y[1]);
+  OK(cudaDestroySurfaceObject(surface));
+  OK(cudaDestroyTextureObject(texture));
+  OK(cudaFreeArray(array));
+  cudaMipmappedArray_t levels;
+  IS(cudaErrorNotSupported, cudaMallocMipmappedArray(&levels, &real, make_cudaExtent(8, 8, 0), 2));
+  return 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+def test_textures_and_surfaces(tmp_path, capfd):
+    source, made = tmp_path / "textures.cu", tmp_path / "textures"
+    source.write_text(TEXTURES)
+    options = ["-cudart", "shared", "-lineinfo", "-gencode", "arch=compute_90a,code=compute_90a"]
+    subprocess.run(["nvcc", *options, str(source), "-o", str(made)], check=True, capture_output=True)
+    assert run(["run", str(made)]) == 0, capfd.readouterr()
 
 
 def test_a_misspelt_option_runs_nothing(capfd):

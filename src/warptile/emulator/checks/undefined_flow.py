@@ -48,7 +48,9 @@ from warptile.ptx.instruction import (
 )
 from warptile.ptx.variable import TYPE_BYTES
 
-EFFECTS = frozenset({"st", "ld", "ldu", "red", "atom", "cp", "wmma", "wgmma", "ldmatrix", "stmatrix", "mbarrier"})
+EFFECTS = frozenset(
+    {"st", "ld", "ldu", "red", "atom", "cp", "wmma", "wgmma", "ldmatrix", "stmatrix", "mbarrier", "sust"}
+)
 """Instructions that report undefined operands which are not data that they only move."""
 
 VOTES = frozenset({"vote", "match", "redux"})

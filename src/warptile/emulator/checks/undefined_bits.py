@@ -51,8 +51,8 @@ class UndefinedRegister:
         if not flags.any():
             self.clear(active)
             return
-        ones = _ones(self.bits.dtype)
-        self.bits[active.index] = np.where(flags if self.bits.ndim == 1 else flags[:, None], ones, 0 * ones)
+        all_bits = ones(self.bits.dtype)
+        self.bits[active.index] = np.where(flags if self.bits.ndim == 1 else flags[:, None], all_bits, 0 * all_bits)
         self.some = True
 
     def among(self, active: Active) -> Flags | None:
@@ -64,7 +64,8 @@ class UndefinedRegister:
         return flags if flags.any() else None
 
 
-def _ones(dtype: np.dtype[Any]) -> Any:
+def ones(dtype: np.dtype[Any]) -> Any:
+    """All bits of a type."""
     return dtype.type(True) if dtype == np.bool_ else ~dtype.type(0)
 
 
@@ -110,7 +111,7 @@ class UndefinedRegisters:
         for register in self._found.values():
             bits = register.bits
             bits[:] = 0
-            bits[live] = _ones(bits.dtype)
+            bits[live] = ones(bits.dtype)
             register.some = True
 
     def _restored(self) -> None:

@@ -27,6 +27,7 @@ from warptile.emulator.checks.undefined_bits import (
     ValueOrigin,
     element_bytes,
     moving,
+    ones,
 )
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.machine import Machine
@@ -66,6 +67,15 @@ MOVES = frozenset(
      "prmt", "cvt"}
 )  # fmt: skip
 """Opcodes of which some instructions only move data, or multiply it."""
+
+
+COMPUTES = frozenset(
+    {"mov", "add", "sub", "mul", "mul24", "mad", "mad24", "fma", "min", "max", "abs", "neg", "sad", "and", "or", "xor",
+     "not", "cnot", "lop3", "shl", "shr", "shf", "bfe", "bfi", "bfind", "brev", "popc", "clz", "prmt", "cvt", "cvta",
+     "selp", "slct", "set", "setp", "testp", "copysign", "div", "rem", "sqrt", "rsqrt", "rcp", "ex2", "lg2", "sin",
+     "cos", "tanh", "dp2a", "dp4a"}
+)  # fmt: skip
+"""Instructions that do nothing but write registers, whatever their operands are."""
 
 
 def moved_data(instruction: Instruction) -> tuple[int, ...] | None:
@@ -156,6 +166,29 @@ class UndefinedFlow:
             return run(active)
 
         return reported
+
+    def choosing(
+        self, run: Callable[..., Any], instruction: Instruction, by: list[Register], written: list[Register]
+    ) -> Any:
+        """``run`` (or a guard): where registers that choose between ways are undefined, so are those ``written``."""
+        choices = [(each, self.registers.of(each)) for each in by]
+        targets = [(each, self.registers.of(each)) for each in written]
+
+        def chosen(active: Active) -> Any:
+            result = run(active)
+            for register, bits in choices:
+                undefined = bits.among(active)
+                if undefined is None:
+                    continue
+                lanes = active.where(undefined)
+                origin = self._origin_of(register, instruction).computed()
+                for each, target in targets:
+                    target.bits[lanes.index] = ones(target.bits.dtype)
+                    target.some = True
+                    self._note(each, origin, lanes)
+            return result
+
+        return chosen
 
     def _report(self, instruction: Instruction, name: str, lane: int) -> None:
         memory, origin = self.machine.memory, self.origins.get(name)

@@ -13,6 +13,23 @@ HEAD = """#include <cuda_fp16.h>
 #include <mma.h>
 using namespace nvcuda;
 __device__ int counter;
+__device__ void around(int& v, int w) {
+  asm volatile("{ .reg .pred p; setp.ne.s32 p, %1, 3; @p bra over; add.s32 %0, %0, 5; over: }" : "+r"(v) : "r"(w));
+}
+__device__ int between(int w, int x) {
+  int v;
+  asm volatile("{ .reg .pred p, q; .reg .b32 u; setp.gt.s32 p, %1, 3; @p bra second; mul.lo.s32 u, %2, 2;"
+               "setp.gt.s32 q, u, 6; @q bra last; add.s32 u, u, 1; last: mov.b32 %0, u; bra done;"
+               "second: mov.b32 %0, 7; done: }" : "=r"(v) : "r"(w), "r"(x));
+  return v;
+}
+__device__ void around_store(int* out, int w) {
+  asm volatile("{ .reg .pred p; setp.gt.s32 p, %1, 3; @p bra over; st.global.u32 [%0], 5; over: }" :: "l"(out), "r"(w));
+}
+__device__ void into(int& v, int w) {
+  asm volatile("{ .reg .pred p, q; setp.gt.s32 q, %0, 99; @q bra middle; setp.ne.s32 p, %1, 3; @p bra over;"
+               "add.s32 %0, %0, 5; middle: add.s32 %0, %0, 1; over: }" : "+r"(v) : "r"(w));
+}
 __device__ __noinline__ int first(int2 pair, int n) { return threadIdx.x < n ? pair.x : n; }
 """
 
@@ -56,6 +73,16 @@ RIGHT_AND_WRONG = {
         "4", "5",
     ),
     "a branch": (PARTLY_WRITTEN + "if (t < @) if (w > 2) out[t] = 1;", "4", "5"),
+    "a branch around what is computed": (
+        PARTLY_WRITTEN + "int v = in[t]; around(v, w); if (t < @) out[t] = v;", "4", "5",
+    ),
+    "a branch between two ways to compute": (
+        PARTLY_WRITTEN + "int v = between(w, in[t]); if (t < @) out[t] = v;", "4", "5",
+    ),
+    "a branch around a store": (PARTLY_WRITTEN + "around_store(out + t, t < @ ? w : 0);", "4", "5"),
+    "a branch to what another one computes": (
+        PARTLY_WRITTEN + "int v = in[t]; into(v, t < @ ? w : 0); if (t < 4) out[t] = v;", "4", "5",
+    ),
     "an address": (PARTLY_WRITTEN + "if (t < @) out[w & 31] = 1;", "4", "5"),
     "a select": (PARTLY_WRITTEN + "out[t] = t < @ ? w : -1;", "4", "5"),
     "halves of a word": (

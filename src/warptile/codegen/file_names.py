@@ -7,7 +7,11 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
-_FILE = re.compile(rb'^(?P<head>\s*\.file\s+\d+\s+")(?P<name>[^"\n]+)(?=")', re.M)
+from warptile.ptx.lexer import unescaped
+
+_FILE = re.compile(rb'^(?P<head>\s*\.file\s+\d+\s+")(?P<name>(?:[^"\\\n]|\\.)+)(?=")', re.M)
+
+_SPECIAL = re.compile(r'["\\]')
 
 
 def short_names(files: Iterable[str]) -> dict[str, str]:
@@ -31,14 +35,14 @@ def _shortest(path: PurePosixPath, others: list[PurePosixPath]) -> str:
 
 def files_of(ptx: bytes) -> list[str]:
     """The files that PTX names, in order."""
-    return list(dict.fromkeys(found["name"].decode(errors="replace") for found in _FILE.finditer(ptx)))
+    return list(dict.fromkeys(unescaped(found["name"]) for found in _FILE.finditer(ptx)))
 
 
 def renamed(ptx: bytes, names: Mapping[str, str]) -> bytes:
     """PTX whose line information has other names for files."""
 
     def other(found: re.Match[bytes]) -> bytes:
-        name = found["name"].decode(errors="replace")
-        return found["head"] + names.get(name, name).encode()
+        name = unescaped(found["name"])
+        return found["head"] + _SPECIAL.sub(r"\\\g<0>", names.get(name, name)).encode()
 
     return _FILE.sub(other, ptx)

@@ -11,6 +11,7 @@ from warptile.codegen.host_code import declarations, host_declarations, without
 from warptile.codegen.inputs import includes_in_any_case
 from warptile.codegen.kernel_names import declared_kernels, demangled, entries_of, exact_names, named_entry, plain_name
 from warptile.errors import ArgumentError
+from warptile.ptx.lexer import unquote
 
 
 def test_files_get_as_much_of_their_paths_as_tells_them_apart():
@@ -27,6 +28,16 @@ def test_files_of_ptx_are_renamed_and_nothing_else():
     ptx = b'\t.file\t1 "/p/k.cu"\n .file 2 "/p/h.h", 1, 20\n// .file 3 "/p/k.cu"\n.b8 "/p/k.cu"\n'
     assert files_of(ptx) == ["/p/k.cu", "/p/h.h"]
     assert renamed(ptx, {"/p/k.cu": "k.cu"}) == ptx.replace(b'1 "/p/k.cu"', b'1 "k.cu"')
+
+
+def test_names_of_files_that_are_no_ascii():
+    """Compilers write their bytes as octal numbers."""
+    ptx = rb'''.file 1 "/p\303\274/k\303\251 \"1\".cu"'''
+    assert files_of(ptx) == ['/pü/ké "1".cu']
+    shown = renamed(ptx, {'/pü/ké "1".cu': 'ké "1".cu'})
+    assert shown.decode() == r'''.file 1 "ké \"1\".cu"'''
+    assert files_of(shown) == ['ké "1".cu']
+    assert unquote(r'"k\303\251\\.cu"') == "ké\\.cu"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +26,11 @@ NAME_WIDTH = 40
 
 def _found(context: click.Context, parameter: click.Parameter, name: str) -> Path:
     """The file of a program, which is looked for as a shell does."""
+    if name.endswith(".cu") and Path(name).is_file():
+        return Path(name)
     found = shutil.which(name)
     if found is None:
-        raise click.BadParameter(f"{name}: no executable file, such as ./program")
+        raise click.BadParameter(f"{name}: no executable file, such as ./program, nor a .cu file")
     return Path(found)
 
 
@@ -46,10 +50,11 @@ def _found(context: click.Context, parameter: click.Parameter, name: str) -> Pat
     help="latest, earliest or random:SEED.",
 )
 @check_options
+@click.option("--nvcc", "build", metavar="OPTIONS", default="", help="Options of nvcc, where PROGRAM is a .cu file.")
 @click.option("--trace", is_flag=True, help="List every CUDA call with what it returns.")
 def command(
     program: Path, arguments: tuple[str, ...], arch: str | None, schedule: str, checks: tuple[str, ...],
-    ignore: tuple[str, ...], model: str, volatile: str, trace: bool,
+    ignore: tuple[str, ...], model: str, volatile: str, build: str, trace: bool,
 ) -> int:  # fmt: skip
     """Run a whole CUDA program without a GPU.
 
@@ -62,6 +67,8 @@ def command(
       nvcc -cudart shared -lineinfo \\
         -gencode arch=compute_90a,code=compute_90a program.cu -o program
 
+    A .cu file is compiled like this first, into a temporary folder.
+
     What its kernels do wrong is listed on standard error, with both source lines, as the program goes on. Memory,
     copies, streams, events, symbols and launches are emulated, all work in the order of the calls; a CUDA function that
     is not emulated returns cudaErrorNotSupported and is named. The exit code is the program's, or 1 if that is 0 and
@@ -71,17 +78,20 @@ def command(
     Examples:
       warptile run ./program --size 64
       warptile run --arch sm_80 --model common ./program
+      warptile run --nvcc "-I include -O1" program.cu --size 64
       warptile run python3 program.py
     """
     from warptile.emulator import select_checks
     from warptile.programs.emulated_gpu import ProgramOptions
-    from warptile.programs.run_program import read_program, run_program
+    from warptile.programs.run_program import built_program, read_program, run_program
 
-    found = read_program(program)
-    options = ProgramOptions(
-        arch or found.arch, schedule, select_checks(checks, ignore=ignore, model=model, volatile=volatile), trace
-    )
-    status, gpu = run_program(found, arguments, options, tell)
+    with tempfile.TemporaryDirectory(prefix="warptile-build-") as folder:
+        made = built_program(program, Path(folder), arch, shlex.split(build)) if program.suffix == ".cu" else program
+        found = read_program(made)
+        options = ProgramOptions(
+            arch or found.arch, schedule, select_checks(checks, ignore=ignore, model=model, volatile=volatile), trace
+        )
+        status, gpu = run_program(found, arguments, options, tell)
     _summarize(program, gpu)
     if status < 0:
         tell(f"{program}: ended by signal {-status}")

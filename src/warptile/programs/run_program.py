@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import selectors
+import shutil
 import socket
 import struct
 import subprocess
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warptile.arch import ARCHES, REFERENCE_ARCH
-from warptile.errors import UnsupportedError
+from warptile.errors import CompileError, UnsupportedError
 from warptile.programs import (
     device_calls,
     driver_calls,
@@ -80,6 +81,25 @@ class ProgramFile:
         """Version of the CUDA runtime that it was built for."""
         found = re.search(r"\d+", self.runtimes[0])
         return int(found[0]) if found else 13
+
+
+def built_program(source: Path, folder: Path, arch: str | None, options: Sequence[str]) -> Path:
+    """Compile a .cu file so that it can be emulated; the program is put into ``folder``.
+
+    Raises:
+        UnsupportedError: there is no nvcc.
+        CompileError: nvcc refuses the file.
+    """
+    compiler = shutil.which("nvcc")
+    if compiler is None:
+        raise UnsupportedError(f"{source}: there is no nvcc to compile it; where there is one: {BUILD}")
+    target = (arch or REFERENCE_ARCH).replace("sm_", "compute_")
+    command = [compiler, "-cudart", "shared", "-lineinfo", "-gencode", f"arch={target},code={target}", *options]
+    made = folder / source.stem
+    done = subprocess.run([*command, str(source), "-o", str(made)], capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        raise CompileError(f"{source}: nvcc ended with {done.returncode}\n{done.stderr or done.stdout}".rstrip())
+    return made
 
 
 def read_program(path: Path) -> ProgramFile:

@@ -742,6 +742,26 @@ def test_a_program_that_nvcc_compiled(tmp_path, capfd):
     assert "cudaGraphDebugDotPrint: this function is not emulated" in err
 
 
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+def test_a_program_that_is_compiled_first(tmp_path, capfd):
+    source = tmp_path / "sum.cu"
+    source.write_text(COMPILED.replace("2016", "WANTED"))
+    assert run(["run", "--nvcc", "-D WANTED=2016 -O1", "--arch", "sm_80", str(source), "all"]) == 0
+    out, err = capfd.readouterr()
+    assert out == "2016 cudaErrorNotSupported\n"
+    assert "sum.cu, emulated as sm_80" in err
+    assert run(["run", str(source)]) == 1
+    assert "WANTED" in capfd.readouterr().err
+
+
+def test_a_program_that_cannot_be_compiled_says_how(tmp_path, capfd, monkeypatch):
+    source = tmp_path / "sum.cu"
+    source.write_text(COMPILED)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run(["run", str(source)]) == 4
+    assert "there is no nvcc to compile it; where there is one: nvcc -cudart shared" in capfd.readouterr().err
+
+
 TEXTURES = """
 #include <cstdio>
 #include <cuda_runtime.h>
@@ -847,7 +867,7 @@ def test_what_is_no_program(tmp_path, capfd):
     script.chmod(0o755)
     assert run(["run", str(script)]) == 2
     said = capfd.readouterr().err
-    assert "no executable file, such as ./program" in said
+    assert "no executable file, such as ./program, nor a .cu file" in said
     assert "is a script; give an executable that nvcc linked, such as ./program, or the Python" in said
     assert sys.executable in said
     script.write_bytes(Path(sys.executable).read_bytes()[:4000])

@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
-from warptile.ptx.lexer import unescaped
-
 _FILE = re.compile(rb'^(?P<head>\s*\.file\s+\d+\s+")(?P<name>(?:[^"\\\n]|\\.)+)(?=")', re.M)
 
+_ESCAPED = re.compile(rb"\\([0-7]{3}|.)")
 _SPECIAL = re.compile(r'["\\]')
 
 
@@ -35,14 +34,23 @@ def _shortest(path: PurePosixPath, others: list[PurePosixPath]) -> str:
 
 def files_of(ptx: bytes) -> list[str]:
     """The files that PTX names, in order."""
-    return list(dict.fromkeys(unescaped(found["name"]) for found in _FILE.finditer(ptx)))
+    return list(dict.fromkeys(_unescaped(found["name"]) for found in _FILE.finditer(ptx)))
 
 
 def renamed(ptx: bytes, names: Mapping[str, str]) -> bytes:
     """PTX whose line information has other names for files."""
 
     def other(found: re.Match[bytes]) -> bytes:
-        name = unescaped(found["name"])
+        name = _unescaped(found["name"])
         return found["head"] + _SPECIAL.sub(r"\\\g<0>", names.get(name, name)).encode()
 
     return _FILE.sub(other, ptx)
+
+
+def _unescaped(name: bytes) -> str:
+    """A name in quotes as it is: compilers write bytes that are no ASCII as ``\\303``."""
+
+    def plain(found: re.Match[bytes]) -> bytes:
+        return bytes([int(found[1], 8) & 0xFF]) if len(found[1]) == 3 else found[1]
+
+    return _ESCAPED.sub(plain, name).decode(errors="replace")

@@ -31,7 +31,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-_STRING_ESCAPES = re.compile(rb"\\([0-7]{3}|.)", re.S)
+_STRING_ESCAPES = re.compile(r"\\(.)")
 
 
 class Cursor:
@@ -146,13 +146,4 @@ class Cursor:
 
 def unquote(token: str) -> str:
     """The text of a string token, escapes resolved."""
-    return unescaped(token[1:-1].encode())
-
-
-def unescaped(text: bytes) -> str:
-    """What a string stands for: compilers write bytes that are no ASCII as ``\\303``."""
-
-    def plain(found: re.Match[bytes]) -> bytes:
-        return bytes([int(found[1], 8) & 0xFF]) if len(found[1]) == 3 else found[1]
-
-    return _STRING_ESCAPES.sub(plain, text).decode(errors="replace")
+    return _STRING_ESCAPES.sub(r"\1", token[1:-1])

@@ -11,7 +11,6 @@ from warptile.codegen.host_code import declarations, host_declarations, without
 from warptile.codegen.inputs import includes_in_any_case
 from warptile.codegen.kernel_names import declared_kernels, demangled, entries_of, exact_names, named_entry, plain_name
 from warptile.errors import ArgumentError
-from warptile.ptx.lexer import unquote
 
 
 def test_files_get_as_much_of_their_paths_as_tells_them_apart():
@@ -37,7 +36,6 @@ def test_names_of_files_that_are_no_ascii():
     shown = renamed(ptx, {'/pü/ké "1".cu': 'ké "1".cu'})
     assert shown.decode() == r'''.file 1 "ké \"1\".cu"'''
     assert files_of(shown) == ['ké "1".cu']
-    assert unquote(r'"k\303\251\\.cu"') == "ké\\.cu"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from warptile.launch.params import StructBytes
 from warptile.launch.spec import LaunchSpec
 from warptile.launch.texture import Texture
 from warptile.programs.fat_binary import FatPtx, chosen
-from warptile.programs.graphs import Graph
+from warptile.programs.graphs import ProgramGraph
 from warptile.programs.library_calls import SUCCESS, CallError
 from warptile.ptx import parse
 from warptile.ptx.instruction import PtxFunction, Variable
@@ -126,11 +126,11 @@ class EmulatedGpu:
         self.totals: dict[str, KernelTotals] = {}
         self.findings: dict[tuple[object, ...], EmulationFinding] = {}
         self.events: dict[int, float | None] = {}
-        self.capture: Graph | None = None
+        self.capture: ProgramGraph | None = None
         self.captured_stream = 0
-        self.graphs: dict[int, Graph] = {}
-        self.launched_graph: Graph | None = None
-        self.graph_memory: dict[int, Graph | None] = {}
+        self.graphs: dict[int, ProgramGraph] = {}
+        self.launched_graph: ProgramGraph | None = None
+        self.graph_memory: dict[int, ProgramGraph | None] = {}
         self.arrays: dict[int, Texture] = {}
         self.pools: dict[int, dict[int, int]] = {}
         self.pool = 0

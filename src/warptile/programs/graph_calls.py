@@ -7,7 +7,15 @@ as their dependencies leave it open.
 
 from __future__ import annotations
 
-from warptile.programs.graphs import AUTO_FREE_ON_LAUNCH, Graph, GraphNode, NodeType, graph_of, holder_of, node_of
+from warptile.programs.graphs import (
+    AUTO_FREE_ON_LAUNCH,
+    GraphNode,
+    NodeType,
+    ProgramGraph,
+    graph_of,
+    holder_of,
+    node_of,
+)
 from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, answers
 from warptile.programs.memory_calls import free, is_live
 
@@ -27,7 +35,7 @@ def stream_begin_capture(call: Call, stream: int, mode: int) -> None:
         raise CallError(_ILLEGAL_STATE, "a stream is captured already")
     if not stream:
         raise CallError(_CAPTURE_UNSUPPORTED, "the default stream cannot be captured; create one by cudaStreamCreate")
-    call.gpu.capture, call.gpu.captured_stream = Graph(), stream
+    call.gpu.capture, call.gpu.captured_stream = ProgramGraph(), stream
 
 
 @answers("cudaStreamEndCapture")
@@ -51,7 +59,7 @@ def stream_is_capturing(call: Call, stream: int, where: int) -> None:
 def graph_create(call: Call, where: int, flags: int) -> None:
     """``cudaGraphCreate(cudaGraph_t*, unsigned)``."""
     handle = call.gpu.handle()
-    call.gpu.graphs[handle] = Graph()
+    call.gpu.graphs[handle] = ProgramGraph()
     call.int64(where, handle)
 
 
@@ -68,7 +76,7 @@ def cloned(call: Call, graph: int) -> int:
     for node in nodes.values():
         node.after = [handles[each] for each in node.after]
     handle = call.gpu.handle()
-    call.gpu.graphs[handle] = Graph({handles[each]: node for each, node in nodes.items()})
+    call.gpu.graphs[handle] = ProgramGraph({handles[each]: node for each, node in nodes.items()})
     return handle
 
 
@@ -76,7 +84,7 @@ def cloned(call: Call, graph: int) -> int:
 def graph_instantiate(call: Call, where: int, graph: int, flags: int) -> None:
     """``cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long)``."""
     handle = call.gpu.handle()
-    call.gpu.graphs[handle] = Graph(graph_of(call, graph).in_order(), ready=True, flags=flags)
+    call.gpu.graphs[handle] = ProgramGraph(graph_of(call, graph).in_order(), ready=True, flags=flags)
     call.int64(where, handle)
 
 

@@ -10,7 +10,7 @@ import struct
 
 from warptile.programs.graph_calls import cloned, handles_at, with_edge_data
 from warptile.programs.graphs import GraphNode, NodeType, graph_of, node_of, ready_node_of
-from warptile.programs.launch_calls import KernelWork, LaunchOptions, kernel_work, with_attribute
+from warptile.programs.launch_calls import LaunchOptions, LaunchWork, kernel_work, with_attribute
 from warptile.programs.library_calls import (
     INVALID_VALUE,
     NOT_SUPPORTED,
@@ -249,15 +249,15 @@ def ready_kernel_node_set_parameters(call: Call, graph: int, node: int, paramete
 def _set_kernel(call: Call, node: GraphNode, parameters: int) -> None:
     """Change a launch; what attributes have said of it stays."""
     old, new = _launch_of(node), _kernel(call, parameters)
-    assert isinstance(new, KernelWork)
+    assert isinstance(new, LaunchWork)
     options = LaunchOptions(
         new.options.grid, new.options.block, new.options.shared, old.options.cluster, old.options.cooperative
     )
-    node.work = KernelWork(new.kernel, options, new.file, new.content)
+    node.work = LaunchWork(new.kernel, options, new.file, new.content)
 
 
-def _launch_of(node: GraphNode) -> KernelWork:
-    assert isinstance(node.work, KernelWork)
+def _launch_of(node: GraphNode) -> LaunchWork:
+    assert isinstance(node.work, LaunchWork)
     return node.work
 
 
@@ -288,7 +288,7 @@ def kernel_node_set_attribute(call: Call, node: int, attribute: int, value: int)
     found = node_of(call, node, NodeType.KERNEL)
     launch = _launch_of(found)
     options = with_attribute(call, launch.options, unsigned(attribute), value)
-    found.work = KernelWork(launch.kernel, options, launch.file, launch.content)
+    found.work = LaunchWork(launch.kernel, options, launch.file, launch.content)
 
 
 @answers("cudaGraphMemcpyNodeSetParams")

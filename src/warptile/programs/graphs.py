@@ -49,7 +49,7 @@ class GraphNode:
 
 
 @dataclass
-class Graph:
+class ProgramGraph:
     """Nodes by handle, in the order in which they were added; in one that can be launched, in that of their work.
 
     Attributes:
@@ -98,7 +98,7 @@ class Graph:
                 node.work(call)
 
 
-def graph_of(call: Call, handle: int) -> Graph:
+def graph_of(call: Call, handle: int) -> ProgramGraph:
     """The graph of a handle."""
     if handle not in call.gpu.graphs:
         raise CallError(INVALID_VALUE, f"{signed(handle, 64):#x} is no graph")
@@ -111,9 +111,9 @@ def node_of(call: Call, handle: int, kind: NodeType | None = None) -> GraphNode:
     return _checked(graph.nodes[handle], kind)
 
 
-def holder_of(call: Call, handle: int) -> Graph:
+def holder_of(call: Call, handle: int) -> ProgramGraph:
     """The graph that a node belongs to."""
-    graphs: Iterable[Graph] = call.gpu.graphs.values()
+    graphs: Iterable[ProgramGraph] = call.gpu.graphs.values()
     found = next((each for each in graphs if not each.ready and handle in each.nodes), None)
     if found is None:
         raise CallError(INVALID_VALUE, f"{signed(handle, 64):#x} is no node of a graph")

@@ -180,7 +180,7 @@ def launch(call: Call, kernel: int, options: LaunchOptions, arguments: int) -> N
 
 
 @dataclass(frozen=True)
-class KernelWork:
+class LaunchWork:
     """A launch with its arguments: ``kernel`` and ``options`` are what `launch` was given."""
 
     kernel: int
@@ -198,7 +198,7 @@ class KernelWork:
         _launch(call, self.file, spec)
 
 
-def kernel_work(call: Call, kernel: int, options: LaunchOptions, arguments: int) -> KernelWork:
+def kernel_work(call: Call, kernel: int, options: LaunchOptions, arguments: int) -> LaunchWork:
     """The launch that arguments stand for now; they and errors are those of `launch`."""
     shared = options.shared
     file = call.gpu.kernel_of(kernel)
@@ -212,7 +212,7 @@ def kernel_work(call: Call, kernel: int, options: LaunchOptions, arguments: int)
     sizes = parameter_sizes(file.function)
     places = call.memory.unpack(f"<{len(sizes)}Q", arguments) if sizes else ()
     content = tuple(call.memory.read(at, size) for at, size in zip(places, sizes, strict=True))
-    return KernelWork(kernel, options, file, content)
+    return LaunchWork(kernel, options, file, content)
 
 
 def _launch(call: Call, file: KernelFile, spec: LaunchSpec) -> None:

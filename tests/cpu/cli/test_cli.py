@@ -124,6 +124,7 @@ def test_help_has_an_example_that_runs_as_written(words, command, tmp_path, monk
     (tmp_path / "add.cu").write_text("")
     (tmp_path / "kernels.zip").write_text("")
     (tmp_path / "program").touch(0o755)
+    (tmp_path / "program.cu").write_text("")
     (tmp_path / "swizzle.cu").write_text("")
     for name in ("a.npy", "d.npy"):
         np.save(tmp_path / name, np.zeros(256, np.float32))

@@ -290,10 +290,8 @@ class MmaFinal(MmaRung):
         the one that is predicted to be the fastest."""
         if not self.ranks(problem):
             return first_busy(self, problem, usual(problem), device)
-        configs = ranked(problem)
-        legal = (config for config in configs if self.illegal(problem, config, device) is None)
-        fastest = min(legal, key=lambda config: mma_cost.terms_us(problem, config, device.sms)[1], default=None)
-        return configs[-1] if fastest is None else fastest
+        configs = mma_cost.fastest_first(problem, ranked(problem), device.sms)
+        return next((config for config in configs if self.illegal(problem, config, device) is None), configs[0])
 
     def ranks(self, problem: Problem) -> bool:
         """As `Rung.ranks`: of float64."""

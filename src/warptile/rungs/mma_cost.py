@@ -17,6 +17,9 @@ predictions are within 12 % on eight of ten (2026-11-30, no record).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from warptile.arch import H200
 from warptile.problem import Operand, Problem
 from warptile.rungs.kernel_spec import Config
@@ -74,44 +77,75 @@ SPLIT_US, ELEMENT_US = 1.28, 0.0110
 """Of a CTA's arrival, and of each element of a thread for each part of K that the last CTA adds."""
 
 
-def terms_us(problem: Problem, config: Config, sms: int) -> tuple[dict[str, float], float]:
-    """Microseconds of each term and of the whole kernel."""
+@dataclass(frozen=True)
+class Placement:
+    """What of a problem counts in every configuration.
+
+    Attributes:
+        aligned_a, aligned_b, aligned_d: 16 bytes are moved at once.
+        is_n_major: B is.
+        moved_bytes: operands and D, once.
+    """
+
+    aligned_a: bool
+    aligned_b: bool
+    aligned_d: bool
+    is_n_major: bool
+    moved_bytes: int
+
+    @staticmethod
+    def of(problem: Problem) -> Placement:
+        """That of a problem."""
+        m, n, k = problem.m, problem.n, problem.k
+        moved = m * k + k * n + m * n * (2 if problem.reads_matrix_c else 1)
+        return Placement(
+            _aligned(problem.a, "row", k, m), _aligned(problem.b, "col", k, n), _aligned(problem.d, "col", m, n),
+            problem.b.major == "row", moved * problem.batch * problem.a.dtype.bits // 8,
+        )  # fmt: skip
+
+
+def fastest_first(problem: Problem, configs: Iterable[Config], sms: int) -> list[Config]:
+    """Configurations in the order of their predicted times."""
+    placement = Placement.of(problem)
+    return sorted(configs, key=lambda config: terms_us(problem, config, sms, placement)[1])
+
+
+def terms_us(
+    problem: Problem, config: Config, sms: int, placement: Placement | None = None
+) -> tuple[dict[str, float], float]:
+    """Microseconds of each term and of the whole kernel; ``placement`` is the problem's, where it is known."""
+    placed = placement or Placement.of(problem)
     bm, bn, bk, splits = config["BM"], config["BN"], config["BK"], config.get("SPLITS", 1)
     warp_elements = config["WM"] * config["WN"]
     warps = bm * bn // warp_elements
     k_tiles = ceil_div(ceil_div(problem.k, bk), splits)
     of_busiest, held = ceil_div(blocks(problem, config) * splits, sms), max(min_blocks(problem, config), 1)
-    aligned_a = _aligned(problem.a, "row", problem.k, problem.m)
-    aligned_b = _aligned(problem.b, "col", problem.k, problem.n)
-    is_n_major = problem.b.major == "row"
-    copies = bk * (bm / (1 + aligned_a) + bn / (1 + aligned_b))
+    copies = bk * (bm / (1 + placed.aligned_a) + bn / (1 + placed.aligned_b))
     narrow = 2 * copies / (bk * (bm + bn)) - 1
 
     tile, stored = KERNELS.get(
         tuple(config[size] for size in SIZES), (OTHER_MMA * bm * bn * bk / 128, OTHER_STORED)
     )  # fmt: skip
-    tiles = k_tiles * tile * (1 + NARROW_COPIES * narrow + N_MAJOR * is_n_major)
-    slower = STORED_N_MAJOR * is_n_major
-    if not _aligned(problem.d, "col", problem.m, problem.n):
+    tiles = k_tiles * tile * (1 + NARROW_COPIES * narrow + N_MAJOR * placed.is_n_major)
+    slower = STORED_N_MAJOR * placed.is_n_major
+    if not placed.aligned_d:
         slower += UNALIGNED_REGISTERS if warp_elements <= FROM_REGISTERS else UNALIGNED_D
     clocks = of_busiest * (tiles + bm * bn * stored * (1 + slower))
-    clocks += ceil_div(of_busiest, held) * (
-        K_TILE_CLOCKS * k_tiles + LAST_COPY * copies / (32 * warps) * (problem.k % bk > 0) + LAST_STORE * warp_elements
-    )
+    of_round = K_TILE_CLOCKS * k_tiles + LAST_STORE * warp_elements
+    if problem.k % bk:
+        of_round += LAST_COPY * copies / (32 * warps)
+    clocks += ceil_div(of_busiest, held) * of_round
     if of_busiest < held:
         clocks += tiles * EMPTY * (held - of_busiest) / held
     elif of_busiest % held:
         clocks += tiles * REST
-
-    moved = problem.m * problem.k + problem.k * problem.n + problem.m * problem.n * (2 if problem.reads_matrix_c else 1)
-    moved_bytes = moved * problem.batch * problem.a.dtype.bits // 8
     found = {
         "sm": clocks / H200.clock_hz * 1e6,
-        "dram": moved_bytes / BYTES_PER_S * 1e6,
+        "dram": placed.moved_bytes / BYTES_PER_S * 1e6,
         "splits": SPLIT_US + ELEMENT_US * splits * bm * bn / (32 * warps) if splits > 1 else 0.0,
         "launch": LAUNCH_US,
     }
-    return found, max(sum(found.values()), moved_bytes / DRAM_BYTES_PER_S * 1e6 + LAUNCH_US)
+    return found, max(sum(found.values()), placed.moved_bytes / DRAM_BYTES_PER_S * 1e6 + LAUNCH_US)
 
 
 def _aligned(operand: Operand, along_lines: str, lines_extent: int, across: int) -> bool:

@@ -76,6 +76,9 @@ class MmaSplitK(RankedRung, MmaFinal):
         """As `Rung.estimate_terms_us`."""
         return mma_cost.terms_us(problem, config, device.sms)
 
+    def _ranked(self, problem: Problem, device: DeviceLimits) -> list[Config]:
+        return mma_cost.fastest_first(problem, self.candidates(problem, device), device.sms)
+
     def unsuitable(self, problem: Problem, device: DeviceLimits = REFERENCE) -> str | None:
         """As `Rung.unsuitable`."""
         return SIMT_GEMV.preferred(problem)

@@ -240,7 +240,9 @@ class Scheduler:
         while True:
             step = steps[position]
             if compiled is not None and compiled.known[position]:
-                position, why = compiled.run(position, active, self._lowest, self._until, self._patience_ends())
+                position, why = compiled.run(
+                    position, active, self._lowest, self._until, self._patience_ends(), waiting=bool(self._collectives)
+                )
                 if why == step_records.MET:
                     self._put(position, active)
                     return

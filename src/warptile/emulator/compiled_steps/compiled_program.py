@@ -11,6 +11,8 @@ import numpy as np
 from warptile.emulator import program as p
 from warptile.emulator.compiled_steps import step_records as r
 from warptile.emulator.compiled_steps.access_translation import access, parameter_loops
+from warptile.emulator.compiled_steps.collective_translation import OPCODES as COLLECTIVES
+from warptile.emulator.compiled_steps.collective_translation import collective
 from warptile.emulator.compiled_steps.loop_builder import Loop, Untranslated, address_of
 from warptile.emulator.compiled_steps.memory_state import MemoryState
 from warptile.emulator.compiled_steps.step_library import Library, library
@@ -81,7 +83,8 @@ class CompiledProgram:
         instruction = step.instruction
         if instruction is None:
             return False
-        if step.watched or step.kind not in (p.BRANCH, p.PLAIN):
+        collects = step.kind == p.MASK_COLLECTIVE and instruction.opcode in COLLECTIVES
+        if step.watched or not (collects or step.kind in (p.BRANCH, p.PLAIN)):
             return False
         self._guard = (0, 0)
         if instruction.predicate is not None:
@@ -99,7 +102,10 @@ class CompiledProgram:
         return True
 
     def _loops_of(self, instruction: Instruction) -> list[Loop]:
-        """Loops over lanes; none where the record of an access has been added instead."""
+        """Loops over lanes; none where the record of something else has been added instead."""
+        if instruction.opcode in COLLECTIVES:
+            self._record(self._library.functions["collective"], r.COLLECTIVE, 0, collective(instruction, self._machine))
+            return []
         if instruction.opcode not in ("ld", "st"):
             return loops(instruction, self._machine, self._scratch)
         if instruction.opcode == "ld":
@@ -138,7 +144,9 @@ class CompiledProgram:
 
     # -- running -------------------------------------------------------------------------------------------------------
 
-    def run(self, position: int, active: Active, lowest: int, until: int, latest: int) -> tuple[int, int]:
+    def run(
+        self, position: int, active: Active, lowest: int, until: int, latest: int, *, waiting: bool
+    ) -> tuple[int, int]:
         """Execute records from ``position`` on; where it ended, and why (see `step_records`).
 
         Args:
@@ -146,6 +154,7 @@ class CompiledProgram:
             active: lanes that execute it.
             lowest: position at which others wait, which is met once ``until`` steps are done.
             latest: steps beyond which backward branches are the interpreter's.
+            waiting: whether lanes wait for others of their warps, so that collectives are the interpreter's.
         """
         machine, state, index = self._machine, self._state, active.index
         if self._refused or not self._memory.up_to_date():
@@ -158,6 +167,7 @@ class CompiledProgram:
         state[r.WARPS] = active.warp_count
         state[r.LATEST] = min(latest, machine.steps + MOST_STEPS)
         state[r.EFFECT] = machine.last_effect
+        state[r.WAITING] = waiting
         if isinstance(index, slice):
             state[r.FIRST] = index.start
             state[r.LANES] = 0

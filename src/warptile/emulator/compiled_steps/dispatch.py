@@ -56,6 +56,9 @@ def run(state: int) -> int:
             steps += 1
             position = target
             continue
+        if kind == r.COLLECTIVE and (taken != count or at(state, r.WAITING)):
+            why = r.INTERPRET
+            break
         if taken != 0:
             if kind == r.ELEMENTWISE:
                 if taken == count:
@@ -63,7 +66,7 @@ def run(state: int) -> int:
                 else:
                     _elementwise(records, position, 1, guarded_runs, _runs(0, taken, guarded, guarded_runs))
             elif call(at(record, r.FUNCTION), record, first, taken, taken_lanes, memory):
-                why = r.REFUSED
+                why = r.INTERPRET if kind == r.COLLECTIVE else r.REFUSED
                 break
             elif kind == r.STORING:
                 write_64(state + 8 * r.EFFECT, steps + 1)

@@ -18,6 +18,7 @@ from warptile.codegen.cache import Cache, key_of
 from warptile.emulator.compiled_steps import (
     access_counts,
     access_races,
+    collectives,
     dispatch,
     elementwise,
     memory_access,
@@ -32,8 +33,11 @@ PATIENCE_S = 3.0
 only wait for it at its end."""
 
 _BLOB = "object"
-_EXPORTED = ("run", "load", "store")
-_WORD_FUNCTIONS = (*access_counts.FUNCTIONS, *access_races.FUNCTIONS, *memory_access.FUNCTIONS, *dispatch.FUNCTIONS)
+_EXPORTED = ("run", "load", "store", "collective")
+_WORD_FUNCTIONS = (
+    *access_counts.FUNCTIONS, *access_races.FUNCTIONS, *memory_access.FUNCTIONS, *collectives.FUNCTIONS,
+    *dispatch.FUNCTIONS,
+)  # fmt: skip
 _log = logging.getLogger(__name__)
 
 
@@ -41,7 +45,7 @@ class Library:
     """Loaded machine code.
 
     Attributes:
-        functions: address of each loop of `elementwise`, and of ``load`` and ``store``, by name.
+        functions: address of each loop of `elementwise`, and of what else is called, by name.
         run: `dispatch.run`.
     """
 

@@ -523,5 +523,5 @@ def position_of_routine(steps: list[ProgramStep], position: int) -> int:
 
 def _union(groups: list[Active]) -> Active:
     lanes = np.concatenate([group.lanes for group in groups])
-    lanes.sort()
+    lanes.sort(kind="stable")  # which merges runs that are in order
     return Active.of(lanes)

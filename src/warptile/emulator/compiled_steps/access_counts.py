@@ -66,9 +66,19 @@ def _warp_end(numbers: int, start: int, count: int) -> int:
     return end
 
 
+def _repeats(offsets: int, start: int, before: int, count: int, period: int) -> int:
+    """Whether some lanes access what those from ``before`` on do, moved by a multiple of ``period``, a power of two."""
+    moved = at(offsets, start) - at(offsets, before)
+    astray = moved & (period - 1)
+    for i in range(count):
+        astray |= at(offsets, start + i) - at(offsets, before + i) - moved
+    return astray == 0
+
+
 def count_global(counters: int, offsets: int, groups: int, warps: int, size: int, writes: int) -> int:
     """`Counters.access_global`, of the lanes of some warps (`group`)."""
     sectors = elements = start = 0
+    before, lanes_before, elements_before, sectors_before = 0, 0, 0, 0  # a warp of the same pattern needs no look
     for number in range(warps):
         end, pattern = at(groups, 2 * number), at(groups, 2 * number + 1)
         first = at(offsets, start)
@@ -78,7 +88,11 @@ def count_global(counters: int, offsets: int, groups: int, warps: int, size: int
         elif pattern == CONSECUTIVE:
             elements += end - start
             sectors += (first + size * (end - start) - 1) // SECTOR_BYTES - first // SECTOR_BYTES + 1
+        elif lanes_before == end - start and _repeats(offsets, start, before, end - start, SECTOR_BYTES):
+            elements += elements_before
+            sectors += sectors_before
         else:
+            elements_before, sectors_before = elements, sectors
             ascends = _ascends(offsets + 8 * start, end - start)
             for i in range(start, end):
                 offset = at(offsets, i)
@@ -90,6 +104,8 @@ def count_global(counters: int, offsets: int, groups: int, warps: int, size: int
                     fresh_sector &= at(offsets, j) // SECTOR_BYTES != sector
                 elements += fresh
                 sectors += fresh_sector
+            before, lanes_before = start, end - start
+            elements_before, sectors_before = elements - elements_before, sectors - sectors_before
         start = end
     column = GLOBAL_STORES if writes else GLOBAL_LOADS
     _add(counters, column, warps)
@@ -142,6 +158,7 @@ def count_shared(
     wavefronts = ideal = start = 0
     pass_lanes = WARP // max(1, size // 4)
     joins = not writes and size > 4
+    before, passes_before, found_before = -1, 0, 0  # a whole warp of the same pattern needs no look
     for number in range(warps):
         end, pattern = at(groups, 2 * number), at(groups, 2 * number + 1)
         if end - start != WARP:
@@ -151,6 +168,8 @@ def count_shared(
             if joins and pattern == ALIKE:
                 passes //= 2
             found = passes
+        elif end - start == WARP and before >= 0 and _repeats(offsets, start, before, WARP, BANKS * 4):
+            passes, found = passes_before, found_before
         else:
             passes = found = 0
             joined = joins and (
@@ -173,6 +192,8 @@ def count_shared(
                 passes += 1
                 found += _pass_wavefronts(offsets, i, narrow, size, words, held)
                 i = narrow
+            if end - start == WARP:
+                before, passes_before, found_before = start, passes, found
         wavefronts += found
         ideal += min(passes, ((end - start) * size + BANKS * 4 - 1) // (BANKS * 4))
         start = end
@@ -184,5 +205,6 @@ def count_shared(
 
 
 FUNCTIONS: tuple[WordFunction, ...] = (
-    at, _add, _pattern, _ascends, _warp_end, group, count_global, _pass_wavefronts, _neighbours_agree, count_shared,
+    at, _add, _pattern, _ascends, _warp_end, group, _repeats, count_global, _pass_wavefronts, _neighbours_agree,
+    count_shared,
 )  # fmt: skip

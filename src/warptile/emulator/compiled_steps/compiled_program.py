@@ -29,7 +29,8 @@ MOST_STEPS = 1 << 14
 
 _WORD = (1 << 64) - 1
 MANY_LANES = 4096
-"""Lanes for which records pay even for instructions that are executed once."""
+"""Lanes for which records pay even for instructions that are executed once; with the race check, of which the
+interpreter makes more work, half of them do."""
 
 
 class CompiledProgram:
@@ -194,7 +195,8 @@ class CompiledWhenItPays:
 
     def __init__(self, machine: Machine, layout: ProgramLayout, steps: list[ProgramStep]) -> None:
         self._machine, self._layout, self._steps = machine, layout, steps
-        self._from = 0 if machine.geometry.lanes >= MANY_LANES else len(steps)
+        many = MANY_LANES if machine.memory.races is None else MANY_LANES // 2
+        self._from = 0 if machine.geometry.lanes >= many else len(steps)
         self._made: CompiledProgram | None = None
 
     def start_wave(self) -> None:

@@ -164,26 +164,34 @@ def _shadows_are(shadow: int, state: int, size: int, mask: int, want: int) -> in
                 bad |= (read_i64(bytes_ + 8 * i) & mask * EIGHT_BYTES) ^ (want * EIGHT_BYTES)
             if bad:
                 return 0
-        else:
-            for i in range(start, start + 1 if pattern == ALIKE else end):
-                if not _shadow_is(shadow + at(offsets, i), size, mask, want):
-                    return 0
+        elif _differing(shadow, offsets, start, start + 1 if pattern == ALIKE else end, size, mask, want):
+            return 0
         start = end
     return 1
 
 
-def _shadow_is(shadow: int, size: int, mask: int, want: int) -> int:
-    """Whether the shadow of each of ``size`` bytes has exactly the bits ``want`` of ``mask``."""
+def _differing(shadow: int, offsets: int, start: int, end: int, size: int, mask: int, want: int) -> int:
+    """Bits in which the shadows of some lanes differ from ``want``, of those in ``mask``."""
+    differ = 0
     if size == 4:
-        return read_u32(shadow) & mask * FOUR_BYTES == want * FOUR_BYTES
-    if size == 8:
-        return read_i64(shadow) & mask * EIGHT_BYTES == want * EIGHT_BYTES
-    if size == 16:
+        mask, want = mask * FOUR_BYTES, want * FOUR_BYTES
+        for i in range(start, end):
+            differ |= (read_u32(shadow + at(offsets, i)) & mask) ^ want
+    elif size >= 8:
         mask, want = mask * EIGHT_BYTES, want * EIGHT_BYTES
-        return read_i64(shadow) & mask == want and read_i64(shadow + 8) & mask == want
-    if size == 2:
-        return read_u16(shadow) & mask * 0x0101 == want * 0x0101
-    return read_u8(shadow) & mask == want
+        for i in range(start, end):
+            differ |= (read_i64(shadow + at(offsets, i)) & mask) ^ want
+        if size == 16:
+            for i in range(start, end):
+                differ |= (read_i64(shadow + 8 + at(offsets, i)) & mask) ^ want
+    elif size == 2:
+        mask, want = mask * 0x0101, want * 0x0101
+        for i in range(start, end):
+            differ |= (read_u16(shadow + at(offsets, i)) & mask) ^ want
+    else:
+        for i in range(start, end):
+            differ |= (read_u8(shadow + at(offsets, i)) & mask) ^ want
+    return differ
 
 
 def _races(state: int, space: int, buffer: int, writes: int, count: int, size: int, tag: int) -> int:
@@ -386,6 +394,6 @@ def _mark(shadow: int, offsets: int, count: int, size: int) -> int:
 
 
 FUNCTIONS: tuple[WordFunction, ...] = (
-    _operand, _addresses, _resolve, _place, _buffer, _shadow_is, _shadows_are, _races, _load_words, _load_element,
+    _operand, _addresses, _resolve, _place, _buffer, _differing, _shadows_are, _races, _load_words, _load_element,
     _store_element, _mark, _count, load, store,
 )  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,12 @@ REGISTER_BYTES = {
     "b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16,
 }  # fmt: skip
 """Bytes of every PTX register type; ``pred`` is a NumPy bool."""
+
+
+def register_bytes(type_name: str) -> int:
+    """Bytes of a register of a type; 0 of a predicate."""
+    return 0 if type_name == "pred" else REGISTER_BYTES[type_name]
+
 
 _BLOCK_REGISTERS, _BLOCK_BYTES = 32, 1 << 18
 """Registers of a width that get their memory at once: so many, or as many as fit into so many bytes."""
@@ -128,6 +135,11 @@ class Unwritten:
 class RegisterFile:
     """One array per PTX register, of its width, over all lanes; made when first asked for, full of poison.
 
+    Args:
+        lane_capacity: lanes of a full wave.
+        slots: of registers that share an array with others of their width, the number of that array
+            (`register_slots`).
+
     Attributes:
         at_start_of_wave: called by `poison`, with the lanes that have a thread.
         readers: by name and type, what reads a register as that type, once an instruction has asked for it.
@@ -136,8 +148,10 @@ class RegisterFile:
             have come back.
     """
 
-    def __init__(self, lane_capacity: int) -> None:
+    def __init__(self, lane_capacity: int, slots: Mapping[str, int] = MappingProxyType({})) -> None:
         self.lane_capacity = lane_capacity
+        self._slots = slots
+        self._shared: dict[int, Array] = {}
         self.readers: dict[tuple[str, np.dtype[Any]], Callable[[Active], Array]] = {}
         self.writers: dict[tuple[str, np.dtype[Any]], Callable[[Active, Array], None]] = {}
         self._arrays: dict[str, Array] = {}
@@ -152,16 +166,23 @@ class RegisterFile:
         """The storage of ``register``: unsigned of its width, bool for a predicate, (lanes, 2) uint64 for b128."""
         found = self._arrays.get(register.name)
         if found is None:
-            found = self._arrays[register.name] = self._free_array(register.type)
+            slot = self._slots.get(register.name)
+            found = None if slot is None else self._shared.get(slot)
+            if found is None:
+                found = self._free_array(register.type)
+            self._arrays[register.name] = found
+            if slot is not None:
+                self._shared[slot] = found
         return found
 
     def kept(self) -> list[Array]:
         """All that is known of the registers, as arrays over all lanes."""
-        return [*self._arrays.values(), *self.shadows]
+        own = (array for name, array in self._arrays.items() if name not in self._slots)
+        return [*own, *self._shared.values(), *self.shadows]
 
     def _free_array(self, type_name: str) -> Array:
         """An array of a block that is full of poison; there is one block after the other for each width."""
-        size = 0 if type_name == "pred" else REGISTER_BYTES[type_name]
+        size = register_bytes(type_name)
         free = self._free.get(size)
         if not free:
             lanes = (self.lane_capacity, 2) if size == 16 else (self.lane_capacity,)

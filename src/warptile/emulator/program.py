@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.lanes import RegisterFile
+from warptile.emulator.register_slots import register_slots
 from warptile.errors import EmulationError, SourceLocation, UnknownInstruction
 from warptile.ptx.instruction import (
     Instruction,
@@ -137,7 +138,7 @@ def lay_out(
     position = 0
     for reached in order:
         assert reached.body is not None
-        layout.routines[reached.name] = Routine(reached, position, RegisterFile(lanes))
+        layout.routines[reached.name] = Routine(reached, position, RegisterFile(lanes, register_slots(reached)))
         position += len(reached.body) + 1  # one more: falling off the end is a return
     layout.length = position
     _place_shared(layout, module, order, dynamic_shared_bytes, shared_start)

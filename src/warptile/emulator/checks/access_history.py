@@ -147,9 +147,7 @@ class AccessHistory:
         if self._within_cta and tag & 3:
             tag |= ANYWHERE  # nobody else is there
         if tag & 3 == ANYWHERE and doing == WRITING and not unchecked:
-            displaced.keep(tag, size, clocks.first_thread, lanes, offsets, clocks.clock[lanes])
-            if displaced.logged > _LONGEST_LOG:
-                self._replay()
+            self.keep(tag, size, lanes, offsets, clocks.clock[lanes])
         observers = _NO_OBSERVERS if observers is None else observers
         while True:
             index, offset, why = _access(
@@ -170,6 +168,12 @@ class AccessHistory:
                 displaced.make_room(places, 3 * places)
             else:
                 clocks.settle(lanes[done : done + 1])
+
+    def keep(self, tag: int, size: int, lanes: NDArray[np.intp], offsets: Places, clock: NDArray[np.int32]) -> None:
+        """Log strong writes for all threads, which have been or are about to be entered."""
+        self.displaced.keep(tag, size, self._clocks.first_thread, lanes, offsets, clock)
+        if self.displaced.logged > LONGEST_LOG:
+            self._replay()
 
     def _replay(self) -> None:
         """Enter what has been logged into the lists of its places."""
@@ -367,7 +371,7 @@ _CONFLICT, _UNSETTLED, _NO_ROOM, _LOGGED = range(4)
 """Why `_access` ends before the last access: a conflict; what the lane knows must be settled first; more may be
 displaced than there is room for; the log must be replayed."""
 
-_LONGEST_LOG = 1 << 22
+LONGEST_LOG = 1 << 22
 """Accesses that are logged before they are entered, which takes as long as to make them."""
 
 

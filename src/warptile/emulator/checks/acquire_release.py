@@ -82,6 +82,11 @@ class AcquireReleaseState:
         self._fences = False
         self._tables.clear()
 
+    @property
+    def quiet(self) -> bool:
+        """Whether no access can release or acquire anything that does not say so itself."""
+        return not self._fences and not self._released
+
     def idle(self, space: str, offsets: NDArray[np.int64], lanes: Lanes, order: MemoryOrder) -> bool:
         """Whether these accesses neither release nor acquire anything."""
         if order.acquires or order.releases or (self._fences and self._fenced[0, 0, lanes].any()):

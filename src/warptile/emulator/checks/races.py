@@ -16,6 +16,7 @@ from warptile.emulator.async_ops.cp_async import CopyBatch
 from warptile.emulator.checks.access_history import (
     COPYING_FROM,
     COPYING_TO,
+    LONGEST_LOG,
     READING,
     WRITE,
     WRITING,
@@ -191,6 +192,15 @@ class RaceChecker:
     def history_of(self, name: str) -> AccessHistory | None:
         """What has been done to shared memory or to a buffer, by its name; None where that is nothing yet."""
         return self._histories.get(name)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether atomics that say nothing of it release and acquire nothing, wherever they are."""
+        return self._flags.quiet
+
+    def room_in_logs(self) -> int:
+        """How many strong writes may be logged before a log has to be replayed, whichever it is."""
+        return LONGEST_LOG - max((each.displaced.logged for each in self._histories.values()), default=0)
 
     def freed(self, instruction: Instruction, lane: int, block: GlobalBuffer) -> None:
         """A lane frees memory: to other threads' accesses it is a write of all of it."""

@@ -16,7 +16,7 @@ from warptile.emulator.ops.load_store import VECTOR, reads_constants, storage_ty
 from warptile.ptx.instruction import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 from warptile.ptx.variable import TYPE_BYTES
 
-_SPACES = {"global": a.GLOBAL, "shared": a.SHARED, "local": a.LOCAL, "generic": a.GENERIC}
+SPACES = {"global": a.GLOBAL, "shared": a.SHARED, "local": a.LOCAL, "generic": a.GENERIC}
 _STRONG = frozenset({"relaxed", "acquire", "release", "volatile", "mmio"})
 _FILLS = {2: "fill.i16:c", 4: "fill.i32:c", 8: "fill.i64:c"}
 
@@ -36,11 +36,11 @@ def access(instruction: Instruction, machine: Machine, constants: dict[int, Arra
     element = storage_type(type_name)
     loads = instruction.opcode == "ld"
     target, where = instruction.operands if loads else reversed(instruction.operands)
-    register, register_bytes, offset, space = _address(where, machine, space)
+    register, register_bytes, offset, space = address(where, machine, space)
     width, registers = _registers(target, machine, count, element.itemsize, constants, loads=loads)
     words = [0] * a.ACCESS_OPERANDS
     words[a.ADDRESS], words[a.ADDRESS_BYTES], words[a.OFFSET] = register, register_bytes, offset
-    words[a.SPACE], words[a.SIZE] = _SPACES[space], element.itemsize * count
+    words[a.SPACE], words[a.SIZE] = SPACES[space], element.itemsize * count
     words[a.ELEMENT_BYTES], words[a.ELEMENTS] = element.itemsize, count
     words[a.REGISTER_BYTES], words[a.SIGNED] = width, element.kind == "i"
     words[a.REGISTERS : a.REGISTERS + count] = registers
@@ -106,7 +106,7 @@ def _form(instruction: Instruction, machine: Machine) -> tuple[str, str, int]:
     return type_name, space, count
 
 
-def _address(operand: Operand, machine: Machine, space: str) -> tuple[int, int, int, str]:
+def address(operand: Operand, machine: Machine, space: str) -> tuple[int, int, int, str]:
     """The register of an address (or 0), its bytes, what is added, and the space that it lies in."""
     if not isinstance(operand, Address):
         raise Untranslated

@@ -39,7 +39,7 @@ _OTHERS, _INSIDE, _RESULTS = 0, WARP, 2 * WARP
 and its result, until all are known."""
 
 
-def _given(record: int, number: int) -> int:
+def _word(record: int, number: int) -> int:
     return at(record, OPERANDS + number)
 
 
@@ -63,9 +63,9 @@ def _whole(first: int, count: int, lanes: int) -> int:
 
 
 def _masks_are_full(record: int, first: int, count: int, lanes: int) -> int:
-    if _given(record, MASK) == 0:
-        return _given(record, MASK_WORD) & FULL_MASK == FULL_MASK
-    masks, every = _given(record, MASK_WORD), FULL_MASK
+    if _word(record, MASK) == 0:
+        return _word(record, MASK_WORD) & FULL_MASK == FULL_MASK
+    masks, every = _word(record, MASK_WORD), FULL_MASK
     if lanes == 0:
         for i in range(count):
             every &= read_u32(masks + 4 * (first + i))
@@ -116,15 +116,15 @@ def _ask(record: int, start: int, mode: int, others: int, inside: int) -> int:
 
 def _shuffle(record: int, start: int, others: int, inside: int, results: int) -> int:
     """Move values within a warp."""
-    target, told = _given(record, TARGET), _given(record, SECOND_TARGET)
+    target, told = _word(record, TARGET), _word(record, SECOND_TARGET)
     if target:
-        if _given(record, SOURCE):
-            values = _given(record, SOURCE_WORD) + 4 * start
+        if _word(record, SOURCE):
+            values = _word(record, SOURCE_WORD) + 4 * start
             for lane in range(WARP):
                 write_64(results + 8 * lane, read_u32(values + 4 * at(others, lane)))
         else:
             for lane in range(WARP):
-                write_64(results + 8 * lane, _given(record, SOURCE_WORD))
+                write_64(results + 8 * lane, _word(record, SOURCE_WORD))
         for lane in range(WARP):
             write_32(target + 4 * (start + lane), at(results, lane))
     if told:
@@ -135,7 +135,7 @@ def _shuffle(record: int, start: int, others: int, inside: int, results: int) ->
 
 def _vote(record: int, start: int, mode: int) -> int:
     """Which lanes of a warp say yes, or what follows from that."""
-    kind, word, target, yes = _given(record, SOURCE), _given(record, SOURCE_WORD), _given(record, TARGET), 0
+    kind, word, target, yes = _word(record, SOURCE), _word(record, SOURCE_WORD), _word(record, TARGET), 0
     if kind == 0:
         yes = FULL_MASK if word else 0
     else:
@@ -159,7 +159,7 @@ def _vote(record: int, start: int, mode: int) -> int:
 
 def _reduce(record: int, start: int, mode: int) -> int:
     """`redux.sync` of whole numbers."""
-    target, result = _given(record, TARGET), _source(record, SOURCE, start)
+    target, result = _word(record, TARGET), _source(record, SOURCE, start)
     sign = 1 << 31 if MIN_SIGNED <= mode <= MAX_SIGNED else 0  # the order of signed numbers, the bit inverted
     for lane in range(start + 1, start + WARP):
         value = _source(record, SOURCE, lane)
@@ -182,7 +182,7 @@ def _reduce(record: int, start: int, mode: int) -> int:
 
 def _elect(record: int, start: int) -> int:
     """`elect.sync`: the first lane of a whole warp."""
-    leader, elected = _given(record, TARGET), _given(record, SECOND_TARGET)
+    leader, elected = _word(record, TARGET), _word(record, SECOND_TARGET)
     for lane in range(WARP):
         if leader:
             write_32(leader + 4 * (start + lane), 0)
@@ -193,16 +193,16 @@ def _elect(record: int, start: int) -> int:
 
 def collective(record: int, first: int, count: int, lanes: int, state: int) -> int:
     """A collective by ``count`` lanes; 1 where it is the interpreter's."""
-    mode = _given(record, MODE)
+    mode = _word(record, MODE)
     if not _whole(first, count, lanes) or not _masks_are_full(record, first, count, lanes):
         return 1
-    if _given(record, ORDERS) and not _join(state, first, count, lanes):
+    if _word(record, ORDERS) and not _join(state, first, count, lanes):
         return 1
     if mode == BARRIER:
         return 0
     room = at(state, m.BANK_WORDS)
     others, inside, results = room + 8 * _OTHERS, room + 8 * _INSIDE, room + 8 * _RESULTS
-    alike = _given(record, WHERE) == 0 and _given(record, CLAMP) == 0
+    alike = _word(record, WHERE) == 0 and _word(record, CLAMP) == 0
     if alike and mode <= INDEXED:
         _ask(record, 0, mode, others, inside)
     for warp in range(count // WARP):
@@ -221,5 +221,5 @@ def collective(record: int, first: int, count: int, lanes: int, state: int) -> i
 
 
 FUNCTIONS: tuple[WordFunction, ...] = (
-    _given, _source, _whole, _masks_are_full, _join, _ask, _shuffle, _vote, _reduce, _elect, collective,
+    _word, _source, _whole, _masks_are_full, _join, _ask, _shuffle, _vote, _reduce, _elect, collective,
 )  # fmt: skip

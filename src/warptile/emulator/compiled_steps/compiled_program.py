@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warptile.emulator import program as p
+from warptile.emulator.compiled_steps import memory_state as m
 from warptile.emulator.compiled_steps import step_records as r
 from warptile.emulator.compiled_steps.access_translation import access, parameter_loops
+from warptile.emulator.compiled_steps.atomic_translation import OPCODES as ATOMICS
+from warptile.emulator.compiled_steps.atomic_translation import atomic
 from warptile.emulator.compiled_steps.collective_translation import OPCODES as COLLECTIVES
 from warptile.emulator.compiled_steps.collective_translation import collective
 from warptile.emulator.compiled_steps.loop_builder import Loop, Untranslated, address_of
@@ -48,6 +51,7 @@ class CompiledProgram:
         self._constants: dict[int, Array] = {}
         self._memory = MemoryState(machine)
         self._words: list[int] = []
+        self._has_atomics = False
         self._refused = False  # the interpreter has executed an access, which may have made histories
         self._guard = (0, 0)
         self._addresses: list[int] = []  # words that are offsets of records, to be made addresses
@@ -60,6 +64,8 @@ class CompiledProgram:
                 start = len(self._words)
                 if self._add(steps[position], routine):
                     starts[position] = 1 + start
+        if self._has_atomics:
+            self._memory.prepare_log()
         self.known: list[bool] = (starts > 0).tolist()
         self._table = np.array(self._words, dtype=np.uint64).view(np.int64)
         base = address_of(self._table)
@@ -106,6 +112,11 @@ class CompiledProgram:
         """Loops over lanes; none where the record of something else has been added instead."""
         if instruction.opcode in COLLECTIVES:
             self._record(self._library.functions["collective"], r.COLLECTIVE, 0, collective(instruction, self._machine))
+            return []
+        if instruction.opcode in ATOMICS:
+            words = atomic(instruction, self._machine)
+            self._record(self._library.functions["atomic"], r.ATOMIC, 0, words)
+            self._has_atomics = True
             return []
         if instruction.opcode not in ("ld", "st"):
             return loops(instruction, self._machine, self._scratch)
@@ -160,6 +171,8 @@ class CompiledProgram:
         machine, state, index = self._machine, self._state, active.index
         if self._refused or not self._memory.up_to_date():
             self._memory.refresh()
+        if self._has_atomics:
+            self._memory.look_at_flags()
         state[r.POSITION] = position
         state[r.STEPS] = machine.steps
         state[r.LOWEST] = lowest
@@ -175,13 +188,20 @@ class CompiledProgram:
         else:
             state[r.FIRST] = 0
             state[r.LANES] = address_of(index)
-        reason = self._library.run(self._state_address)
+        reason = self._execute()
         while reason == r.REFUSED and self._memory.make_missing():
-            reason = self._library.run(self._state_address)
+            reason = self._execute()
         self._refused = reason == r.REFUSED
         machine.steps = state[r.STEPS]
         machine.last_effect = state[r.EFFECT]
         return state[r.POSITION], reason
+
+    def _execute(self) -> int:
+        """Run from where the state says."""
+        reason = self._library.run(self._state_address)
+        if self._has_atomics and self._memory.words[m.LOG_ENTRIES]:
+            self._memory.hand_over_log()
+        return reason
 
 
 class CompiledWhenItPays:

@@ -7,6 +7,7 @@ time, whose registers fit into the caches of a core.
 
 from __future__ import annotations
 
+from warptile.emulator.compiled_steps import memory_state as m
 from warptile.emulator.compiled_steps import step_records as r
 from warptile.emulator.compiled_steps.access_counts import at
 from warptile.emulator.compiled_steps.word_code import WordFunction, call, read_u8, write_64
@@ -66,9 +67,10 @@ def run(state: int) -> int:
                 else:
                     _elementwise(records, position, 1, guarded_runs, _runs(0, taken, guarded, guarded_runs))
             elif call(at(record, r.FUNCTION), record, first, taken, taken_lanes, memory):
-                why = r.INTERPRET if kind == r.COLLECTIVE else r.REFUSED
+                lacks = at(memory, m.MISSING) or at(memory, m.UNTOUCHED)
+                why = r.INTERPRET if kind == r.COLLECTIVE or (kind == r.ATOMIC and not lacks) else r.REFUSED
                 break
-            elif kind == r.STORING:
+            elif kind >= r.STORING:
                 write_64(state + 8 * r.EFFECT, steps + 1)
         _tally(counts + distance * position, warps)
         steps += 1

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 (SHARED_DATA, SHARED_SHADOW, SHARED_BYTES, SHARED_STRIDE, LOCAL_DATA, LOCAL_SHADOW, LOCAL_BYTES, LOCAL_STRIDE,
  GLOBAL_DATA, GLOBAL_SHADOW, LANES_PER_CTA, FIRST_THREAD, BUFFERS, BUFFER_COUNT, RACES, CLOCK, CTA_FLOOR, WARP_FLOOR,
  KNOWN, STARTS, KEYS, VALUES, KEY_STRIDE, SHARED_HISTORY, OFFSETS, LANE_NUMBERS, BANK_WORDS, BANK_COUNTS, MUST_HOLD,
- KNOWLEDGE, LOWEST, HIGHEST, GROUPS, WARPS, MISSING, MISSING_SHIFT, WITHIN_CTA, UNTOUCHED,
- WORDS) = range(39)  # fmt: skip
+ KNOWLEDGE, LOWEST, HIGHEST, GROUPS, WARPS, MISSING, MISSING_SHIFT, WITHIN_CTA, UNTOUCHED, FOUND, QUIET, LOG,
+ LOG_ENTRIES, LOG_LANES, LOG_OFFSETS, LOG_CLOCKS, LOG_LENGTH, LOG_ROOM, WORDS) = range(48)  # fmt: skip
 """Words: addresses of bytes and shadows of each space, its bytes for a CTA or lane and how far those are apart; lanes
 of a CTA; number of the thread in lane 0; the buffers of global memory and how many; whether races are looked for, then
 the arrays of `VectorClocks`; the history of shared memory; room for the offsets and lanes of an access, and for
@@ -26,7 +26,13 @@ counting bank conflicts; whether bytes must hold a value to be read; whether any
 access to global memory its least and its largest offset; room for the ends and patterns of its warps, and how many they
 are. After a refusal: the history that lacks the table of some length of places, or 0, and that length's logarithm.
 Then whether shared memory is accessed by threads of its own CTA only. After a refusal: the words of the buffer that the
-launch has not written to before, or 0."""
+launch has not written to before, or 0. Of atomics: room for what they find; whether no thread has released anything, so
+that they acquire and release nothing; the log of those that have been made, four words each (history, tag, bytes,
+lanes), and how many they are; then the lane, the place and the clock of each lane of them, how many have been written,
+and how many may be."""
+
+LOG_LANE_ROOM = 1 << 16
+"""Lanes whose atomics are logged, if a wave has no more, before the log is handed over."""
 
 HISTORY_WORDS = 1 + LONGEST + 1
 """Words of a history: the address of its ``shifts``, and of the table of each; 0 where there is none."""
@@ -54,6 +60,7 @@ class MemoryState:
             np.zeros(WARP * WARP * 4, dtype=np.int64), np.zeros(WARP, dtype=np.int64),
             np.zeros(2 * (lanes // WARP + 1), dtype=np.int64),
         )  # fmt: skip
+        self._log: tuple[NDArray[Any], ...] = ()
         self._held: list[Any] = []
         self._histories: NDArray[np.int64] = np.zeros((1, HISTORY_WORDS), dtype=np.int64)
         self._buffers: NDArray[np.int64] = np.zeros((0, BUFFER_WORDS), dtype=np.int64)
@@ -101,6 +108,41 @@ class MemoryState:
         self._held, self._histories, self._buffers = held, histories, buffers  # words hold addresses of these
         self._seen = self._version()
 
+    def prepare_log(self) -> None:
+        """Make room for atomics and their log."""
+        lanes = len(self._rooms[0])
+        room = max(LOG_LANE_ROOM, lanes)
+        self._log = (
+            np.zeros((room, 4), np.int64), np.zeros(room, np.int64), np.zeros(room, np.int64), np.zeros(room, np.int32),
+            np.zeros(lanes, np.int64),
+        )  # fmt: skip
+        self.words[[LOG, LOG_LANES, LOG_OFFSETS, LOG_CLOCKS, FOUND]] = [address_of(each) for each in self._log]
+
+    def look_at_flags(self) -> None:
+        """Note whether atomics acquire and release nothing now, and how many may be logged."""
+        races = self._machine.memory.races
+        if races is not None:
+            self.words[QUIET] = races.quiet
+            self.words[LOG_ROOM] = min(len(self._log[1]), races.room_in_logs())
+
+    def hand_over_log(self) -> None:
+        """Log the atomics that have been made where the interpreter looks for them."""
+        words, races, start = self.words, self._machine.memory.races, 0
+        assert races is not None
+        entries, *columns, _ = self._log
+        for place, tag, size, count in entries[: int(words[LOG_ENTRIES])].tolist():
+            history = races.history_of(self._name_of(place))
+            assert history is not None
+            lanes, offsets, clock = (each[start : start + count].copy() for each in columns)
+            history.keep(tag, size, lanes, offsets, clock)
+            start += count
+        words[LOG_ENTRIES] = words[LOG_LENGTH] = 0
+
+    def _name_of(self, history: int) -> str:
+        """Whose history has its words at an address."""
+        from_end = (history - int(self.words[SHARED_HISTORY])) // (8 * HISTORY_WORDS)
+        return self._machine.memory.global_space.allocations[from_end].name if from_end else "shared"
+
     def make_missing(self) -> bool:
         """Make the table that a refused access needs, or keep what its buffer holds; False if it was refused for
         another reason."""
@@ -117,7 +159,7 @@ class MemoryState:
             return False
         self.words[MISSING] = 0
         from_end = (missing - int(self.words[SHARED_HISTORY])) // (8 * HISTORY_WORDS)
-        name = self._machine.memory.global_space.allocations[from_end].name if from_end else "shared"
+        name = self._name_of(missing)
         races.expect(name, int(self.words[MISSING_SHIFT]))
         history = races.history_of(name)
         if history is None or not self.up_to_date():

@@ -18,6 +18,7 @@ from warptile.codegen.cache import Cache, key_of
 from warptile.emulator.compiled_steps import (
     access_counts,
     access_races,
+    atomics,
     collectives,
     dispatch,
     elementwise,
@@ -33,10 +34,10 @@ PATIENCE_S = 3.0
 only wait for it at its end."""
 
 _BLOB = "object"
-_EXPORTED = ("run", "load", "store", "collective")
+_EXPORTED = ("run", "load", "store", "atomic", "collective")
 _WORD_FUNCTIONS = (
-    *access_counts.FUNCTIONS, *access_races.FUNCTIONS, *memory_access.FUNCTIONS, *collectives.FUNCTIONS,
-    *dispatch.FUNCTIONS,
+    *access_counts.FUNCTIONS, *access_races.FUNCTIONS, *memory_access.FUNCTIONS, *atomics.FUNCTIONS,
+    *collectives.FUNCTIONS, *dispatch.FUNCTIONS,
 )  # fmt: skip
 _log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ next record of the same instruction, or 0; how many instructions from this one o
 address of the predicate that guards the instruction, or 0, and whether it is negated; then its operands. Of loops over
 lanes those are the written register and the sources: addresses of registers, or constants."""
 
-ELEMENTWISE, MEMORY, STORING, BRANCH, COLLECTIVE = range(5)
-"""Kinds. Functions of ``MEMORY`` and ``STORING`` may refuse; ``STORING`` is an effect that others may wait for.
-``COLLECTIVE`` is executed by whole warps together; its function says whether it is the interpreter's instead."""
+ELEMENTWISE, BRANCH, COLLECTIVE, MEMORY, STORING, ATOMIC = range(6)
+"""Kinds. Functions of ``MEMORY``, ``STORING`` and ``ATOMIC`` may refuse; the last two are effects that others may wait
+for. ``COLLECTIVE`` is executed by whole warps together; its function says whether it is the interpreter's instead."""
 
 (POSITION, STEPS, LOWEST, UNTIL, FIRST, COUNT, LANES, WARPS, LATEST, EFFECT, RECORDS, COUNTS, COUNTS_BYTES,
  MEMORY_STATE, WAITING, RUNS, GUARDED_LANES, GUARDED_RUNS, STATE_WORDS) = range(19)  # fmt: skip

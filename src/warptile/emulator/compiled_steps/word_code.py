@@ -256,6 +256,10 @@ class _Function:
         listed = ", ".join(f"i64 {value}" for value in values)
         if name in ("min", "max"):
             return self._put(f"call i64 @llvm.s{name}.i64({listed})")
+        if name == "add_f32":
+            singles = [self._put(f"bitcast i32 {self._put(f'trunc i64 {value} to i32')} to float") for value in values]
+            total = self._put(f"fadd float {singles[0]}, {singles[1]}")
+            return self._put(f"zext i32 {self._put(f'bitcast float {total} to i32')} to i64")
         if name == "call":
             function = self._put(f"inttoptr i64 {values[0]} to ptr")
             return self._put(f"call i64 {function}({', '.join(f'i64 {value}' for value in values[1:])})")
@@ -343,5 +347,7 @@ read_u8 = read_u16 = read_u32 = read_i8 = read_i16 = read_i32 = read_i64 = _only
 """The number of so many bits, unsigned or signed, at an address, which is a multiple of its size."""
 write_8 = write_16 = write_32 = write_64 = _only_compiled
 """Write the low bits of the second word at the address that is the first."""
+add_f32 = _only_compiled
+"""The bits of the sum of two float32, which are given by theirs."""
 call = _only_compiled
 """Call the function at the first address with the other words; what it returns."""

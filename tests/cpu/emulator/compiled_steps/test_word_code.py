@@ -8,7 +8,7 @@ from llvmlite import binding as llvm
 
 from warptile.emulator.compiled_steps import word_code
 from warptile.emulator.compiled_steps.step_library import linked, object_of, target_of
-from warptile.emulator.compiled_steps.word_code import read_i64, read_u8, write_32, write_64
+from warptile.emulator.compiled_steps.word_code import add_f32, read_i64, read_u8, write_32, write_64
 
 LIMIT = 1 << 20
 
@@ -100,6 +100,20 @@ def test_memory_is_read_and_written():
     expected = int(given.sum())
     assert code(given.ctypes.data, len(given), out.ctypes.data) == expected
     assert out.tolist() == [expected, (0xFFFFFFFF << 32 | expected - 1) - (1 << 64)]
+
+
+def sum_of_singles(x: int, y: int) -> int:
+    return add_f32(x, y)
+
+
+def test_singles_are_added_as_in_numpy():
+    add = compiled(sum_of_singles)["sum_of_singles"]
+    values = np.array([0.1, -0.0, 1e-40, 3e38, np.inf, -7.25e10], dtype=np.float32)
+    bits = values.view(np.uint32).tolist()
+    with np.errstate(over="ignore"):
+        for x, one in zip(bits, values, strict=True):
+            for y, other in zip(bits, values, strict=True):
+                assert add(x, y) == (one + other).view(np.uint32)
 
 
 def unknown_call(x: int) -> int:

@@ -86,6 +86,7 @@ class AccessHistory:
         shifts: of each page, the logarithm of the bytes of its places.
         tables: for each such logarithm, `COLUMNS` numbers of every place one behind the other, whatever the page; those
             of other pages mean nothing. What was never used takes no memory.
+        longest_used: one number: whether anything was ever entered into places of the longest kind.
         displaced: what strong writes have displaced.
     """
 
@@ -95,6 +96,7 @@ class AccessHistory:
         self._other = np.zeros(4, dtype=np.int64)  # of the last conflict: thread, clock, tag and column
         self.displaced = Displaced()
         self.shifts = np.full(-(-size // (1 << PAGE)), LONGEST, dtype=np.int64)
+        self.longest_used: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
         self.tables = tuple(self._table(shift) if shift == LONGEST else _NOTHING for shift in range(LONGEST + 1))
 
     def _table(self, shift: int) -> Table:
@@ -104,12 +106,17 @@ class AccessHistory:
         """Make places at which something of ``size`` bytes is accessed no longer than that."""
         shift = size.bit_length() - 1
         if shift == LONGEST:
+            self.longest_used[0] = 1
             return
         pages = offsets >> PAGE
         too_long = self.shifts[pages] > shift
         if too_long.any():
             coarse = np.unique(pages[too_long])
             self.expect(shift)
+            if not self.longest_used[0]:
+                fresh = self.shifts[coarse] == LONGEST  # of such pages nothing is known that there would be to hand on
+                self.shifts[coarse[fresh]] = shift
+                coarse = coarse[~fresh]
             headers = self.displaced.used[FRESH_HEADER] > 1
             if headers:
                 found = _headers(

@@ -6,7 +6,7 @@ interpreter's.
 
 from __future__ import annotations
 
-from warptile.emulator.checks.access_history import COLUMNS, FIRST_READ, LOGGED, OTHER_READ, PAGE, WRITE
+from warptile.emulator.checks.access_history import COLUMNS, FIRST_READ, LOGGED, LONGEST, OTHER_READ, PAGE, WRITE
 from warptile.emulator.compiled_steps import memory_state as m
 from warptile.emulator.compiled_steps.access_counts import at
 from warptile.emulator.compiled_steps.word_code import WordFunction, read_i32, write_32, write_64
@@ -51,6 +51,9 @@ def _enter(place: int, thread: int, clock: int, tag: int) -> int:
 
 def _refine(history: int, page: int, old: int, new: int) -> int:
     """`access_history._refine` of one page; False where something has been displaced."""
+    if old == LONGEST and at(at(history, m.LONGEST_USED), 0) == 0:
+        write_64(at(history, 0) + 8 * page, new)  # nothing is known of it
+        return 1
     longer, shorter, parts = at(history, 1 + old), at(history, 1 + new), old - new
     for place in range(page << (PAGE - old), (page + 1) << (PAGE - old)):
         if read_i32(longer + 4 * COLUMNS * place + 8) < 0:
@@ -84,6 +87,8 @@ def note(state: int, history: int, writes: int, base: int, count: int, size: int
         write_64(state + 8 * m.MISSING, history)
         write_64(state + 8 * m.MISSING_SHIFT, finest)
         return 0
+    if finest == LONGEST:
+        write_64(at(history, m.LONGEST_USED), 1)
     i = 0
     while i < count:
         lane, offset = at(numbers, i), at(offsets, i) - base

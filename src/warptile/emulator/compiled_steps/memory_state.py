@@ -34,8 +34,10 @@ and how many may be."""
 LOG_LANE_ROOM = 1 << 16
 """Lanes whose atomics are logged, if a wave has no more, before the log is handed over."""
 
-HISTORY_WORDS = 1 + LONGEST + 1
-"""Words of a history: the address of its ``shifts``, and of the table of each; 0 where there is none."""
+LONGEST_USED = 1 + LONGEST + 1
+HISTORY_WORDS = LONGEST_USED + 1
+"""Words of a history: the address of its ``shifts``, and of the table of each; 0 where there is none. Then that of its
+``longest_used``."""
 
 START, END, WRITABLE, INITIALISED, WRITERS, HISTORY, TOUCHED, BUFFER_WORDS = range(8)
 """Words of a buffer: its first byte and the one behind it, by offsets into global memory; whether it may be written and
@@ -184,5 +186,6 @@ class MemoryState:
 def _write_history(row: NDArray[np.int64], history: AccessHistory) -> Any:
     """Put the addresses of a history's arrays into its words; gives the arrays, which must be held."""
     row[0] = address_of(history.shifts)
-    row[1:] = [address_of(table) if len(table) else 0 for table in history.tables]
-    return history.shifts, list(history.tables)
+    row[1:LONGEST_USED] = [address_of(table) if len(table) else 0 for table in history.tables]
+    row[LONGEST_USED] = address_of(history.longest_used)
+    return history.shifts, list(history.tables), history.longest_used

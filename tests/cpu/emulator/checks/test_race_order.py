@@ -183,6 +183,22 @@ def test_places_are_as_short_as_the_shortest_access_to_their_page() -> None:
     assert history.access(np.array([second + 22]), 1, one, READING, tag=4) is not None  # what was known is kept
 
 
+def test_pages_of_which_nothing_is_known_get_shorter_places_without_a_look_at_the_longer_ones() -> None:
+    clocks = VectorClocks(32, 32)
+    history = AccessHistory(4 << PAGE, clocks)
+    one, other = np.array([3]), np.array([5])
+    history.tables[-1].fill(-1)  # what would be handed on
+    assert history.access(np.array([20]), 4, other, WRITING, tag=8) is None
+    assert history.access(np.array([24]), 4, one, WRITING, tag=4) is None
+    history.tables[-1].fill(0)
+    assert history.shifts.tolist() == [2, 4, 4, 4]
+    assert history.access(np.array([22]), 1, one, READING, tag=4) is not None  # of 4 bytes something is known
+    third = 2 << PAGE
+    assert history.access(np.array([third]), 16, other, WRITING, tag=8) is None
+    assert history.access(np.array([third + 8]), 4, one, READING, tag=4) is not None  # and of 16
+    assert history.shifts.tolist() == [0, 4, 2, 4]
+
+
 @dataclass(frozen=True)
 class Done:
     """An access of the reference; the event of an unfinished copy is none that anybody knows."""

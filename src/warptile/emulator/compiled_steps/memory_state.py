@@ -103,6 +103,7 @@ class MemoryState:
             arrays = (clocks.clock, clocks.cta_floor, clocks.warp_floor, clocks.known,
                       clocks.starts, clocks.keys, clocks.values)  # fmt: skip
             words[CLOCK : VALUES + 1] = [address_of(each) for each in arrays]
+            held += arrays  # so that none that replaces one has its `id`
             for row, name in zip(histories, [*(each.name for each in space.allocations), "shared"], strict=True):
                 history = races.history_of(name)
                 if history is not None:

@@ -69,7 +69,8 @@ def _refine(history: int, page: int, old: int, new: int) -> int:
 def note(state: int, history: int, writes: int, base: int, count: int, size: int, tag: int) -> int:
     """Enter the access into a history, at offsets less ``base``; False where it may be a race, or cannot be entered.
 
-    What has been entered by then is entered again by the interpreter, with the same result.
+    What has been entered by then is entered again by the interpreter, with the same result. Of reads by threads that
+    know of others this would not be true, so they are looked at first.
     """
     offsets, numbers = at(state, m.OFFSETS), at(state, m.LANE_NUMBERS)
     shifts = at(history, 0)
@@ -89,6 +90,8 @@ def note(state: int, history: int, writes: int, base: int, count: int, size: int
         return 0
     if finest == LONGEST:
         write_64(at(history, m.LONGEST_USED), 1)
+    if not writes and at(state, m.KNOWLEDGE) and not _may_read(state, history, base, count, size, finest):
+        return 0
     i = 0
     while i < count:
         lane, offset = at(numbers, i), at(offsets, i) - base
@@ -196,6 +199,41 @@ def note(state: int, history: int, writes: int, base: int, count: int, size: int
     return 1
 
 
+def _may_read(state: int, history: int, base: int, count: int, size: int, finest: int) -> int:
+    """Whether every lane of a load may read: each is ordered after the last write of every place, of which nothing has
+    been displaced, and has a table of what it knows."""
+    offsets, numbers, shifts = at(state, m.OFFSETS), at(state, m.LANE_NUMBERS), at(history, 0)
+    cta_floors, warp_floors = at(state, m.CTA_FLOOR), at(state, m.WARP_FLOOR)
+    first_thread, per_cta = at(state, m.FIRST_THREAD), at(state, m.LANES_PER_CTA)
+    for i in range(count):
+        lane, offset = at(numbers, i), at(offsets, i) - base
+        if read_i32(at(state, m.KNOWN) + 4 * lane) < 0:
+            return 0
+        cta, warp = lane // per_cta, lane // WARP
+        cta_first, passed = first_thread + cta * per_cta + 1, read_i32(cta_floors + 4 * cta)
+        warp_first, warp_passed = first_thread + warp * WARP + 1, read_i32(warp_floors + 4 * warp)
+        shift = at(shifts, offset >> PAGE)
+        if at(history, 1 + shift) == 0:
+            return 0
+        if shift > finest:
+            if not _refine(history, offset >> PAGE, shift, finest):
+                return 0
+            shift = finest
+        row = at(history, 1 + shift) + 4 * COLUMNS * (offset >> shift)
+        end = at(history, 1 + shift) + 4 * COLUMNS * ((offset + size) >> shift)
+        while row < end:
+            other, since, held = read_i32(row), read_i32(row + 4), read_i32(row + 8)
+            within = cta_first <= other < cta_first + per_cta
+            if held < 0 or (held >= LOGGED and (other <= 0 or since >= passed)):
+                return 0
+            behind = within and (since < passed or (since < warp_passed and warp_first <= other < warp_first + WARP))
+            free = other == 0 or other == first_thread + lane + 1 or behind
+            if not free and (other < 0 or not _told(state, other - 1, since, lane)):
+                return 0
+            row += 4 * COLUMNS
+    return 1
+
+
 def _know_nothing(state: int, first: int, last: int) -> int:
     """Whether floors say all that some lanes of an access know of others."""
     if at(state, m.KNOWLEDGE) == 0:
@@ -239,4 +277,4 @@ def _note_read(
     return 1
 
 
-FUNCTIONS: tuple[WordFunction, ...] = (_search, _told, _enter, _refine, _know_nothing, note, _note_read)
+FUNCTIONS: tuple[WordFunction, ...] = (_search, _told, _enter, _refine, _may_read, _know_nothing, note, _note_read)

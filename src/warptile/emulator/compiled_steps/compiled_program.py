@@ -14,12 +14,12 @@ from warptile.emulator.compiled_steps import step_records as r
 from warptile.emulator.compiled_steps.access_translation import access, parameter_loops
 from warptile.emulator.compiled_steps.atomic_translation import OPCODES as ATOMICS
 from warptile.emulator.compiled_steps.atomic_translation import atomic
-from warptile.emulator.compiled_steps.collective_translation import OPCODES as COLLECTIVES
-from warptile.emulator.compiled_steps.collective_translation import collective
 from warptile.emulator.compiled_steps.loop_builder import Loop, Untranslated, address_of
 from warptile.emulator.compiled_steps.memory_state import MemoryState
 from warptile.emulator.compiled_steps.step_library import Library, library
 from warptile.emulator.compiled_steps.translation import loops
+from warptile.emulator.compiled_steps.warp_collective_translation import OPCODES as COLLECTIVES
+from warptile.emulator.compiled_steps.warp_collective_translation import collective
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.program import ProgramLayout, ProgramStep, Routine
 

@@ -19,10 +19,10 @@ from warptile.emulator.compiled_steps import (
     access_counts,
     access_races,
     atomics,
-    collectives,
     dispatch,
     elementwise,
     memory_access,
+    warp_collectives,
     word_code,
 )
 
@@ -37,7 +37,7 @@ _BLOB = "object"
 _EXPORTED = ("run", "load", "store", "atomic", "collective")
 _WORD_FUNCTIONS = (
     *access_counts.FUNCTIONS, *access_races.FUNCTIONS, *memory_access.FUNCTIONS, *atomics.FUNCTIONS,
-    *collectives.FUNCTIONS, *dispatch.FUNCTIONS,
+    *warp_collectives.FUNCTIONS, *dispatch.FUNCTIONS,
 )  # fmt: skip
 _log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
-"""Instructions of whole warps as records of `collectives`."""
+"""Instructions of whole warps as records of `warp_collectives`."""
 
 from __future__ import annotations
 
-from warptile.emulator.compiled_steps import collectives as c
+from warptile.emulator.compiled_steps import warp_collectives as c
 from warptile.emulator.compiled_steps.loop_builder import LoopBuilder, LoopSource, Untranslated
 from warptile.emulator.machine import Machine
 from warptile.ptx.instruction import Instruction, Negated, Operand, Paired, Sink
@@ -18,7 +18,7 @@ _REDUCTIONS = {
 
 
 def collective(instruction: Instruction, machine: Machine) -> tuple[int, ...]:
-    """The operands of a collective for `collectives`, as words.
+    """The operands of a collective for `warp_collectives`, as words.
 
     Args:
         instruction: with one of `OPCODES`.

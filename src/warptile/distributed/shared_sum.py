@@ -4,7 +4,7 @@ Every rank has a buffer in symmetric memory, which its GEMM writes its partial t
 later, one kernel on each rank reads the partials of all ranks over the links and adds them in the order of ranks.
 Another barrier behind it keeps ranks from overwriting what a peer still reads.
 
-It is used only with ``WARPTILE_OVERLAP=on``, on every rank.
+It is used only with ``WARPTILE_OVERLAP=on``, on every rank: it has been run on two GPUs, and not on more.
 """
 
 from __future__ import annotations

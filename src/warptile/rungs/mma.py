@@ -130,6 +130,11 @@ RANKED_FLOAT64_SIZES = (
 )
 """Those of which mma-final takes the one that `mma_cost` predicts to be the fastest."""
 
+FEW_REGISTERS = 168
+"""Registers of a thread with which kernels for doubles may spill: those above with three or four CTAs on an SM, or with
+eight warps in each of two, keep some words in local memory in some layouts. They are the fastest for short K all
+the same (2026-11-30, no record)."""
+
 BIT_SIZES = ((128, 128, 64, 64, 128, 3, 2, 2), *FINAL_SIZES[2:])
 """The same for bits, whose MMAs take so little time that two CTAs on an SM have to hide each other's latencies."""
 
@@ -330,7 +335,10 @@ class MmaFinal(MmaRung):
 
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
         """As `Rung.resolve`."""
-        return for_batches(super().resolve(problem, config, device))
+        one = super().resolve(problem, config, device)
+        if self.ranks(problem) and self.resources(problem, config).register_limit <= FEW_REGISTERS:
+            one = replace(one, instance=replace(one.instance, may_spill=True))
+        return for_batches(one)
 
     def resources(self, problem: Problem, config: Config) -> MmaResources:
         """What a CTA of a configuration takes of an SM."""

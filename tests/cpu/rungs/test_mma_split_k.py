@@ -13,6 +13,7 @@ from warptile.dtypes import DTYPES
 from warptile.errors import UnsupportedError
 from warptile.planning.plan import make_plan
 from warptile.problem import Problem
+from warptile.rungs import RUNGS
 from warptile.rungs.mma import FINAL_KEYS, ranked
 from warptile.rungs.mma_split_k import MMA_SPLIT_K, SIZES
 
@@ -110,6 +111,17 @@ def test_unaligned_doubles_do_not_spill(size, layout):
     assert MMA_SPLIT_K.illegal(of, config) is None
     compiled = compile_source(translation_unit(MMA_SPLIT_K.resolve(of, config)), "sm_90a")
     assert compiled.resources.spill_bytes == 0
+
+
+def test_kernels_with_few_registers_may_spill_a_little():
+    """So that they compile at once; what they keep in local memory costs less than it hides."""
+    of, allowed = Problem.dense(512, 512, 512, DOUBLE, out=DOUBLE, accumulator=DOUBLE), []
+    for config in ranked(of):
+        source = translation_unit(RUNGS["mma-final"].resolve(of, config))
+        compiled = compile_source(source, "sm_90a")
+        allowed.append(source.may_spill)
+        assert compiled.resources.stack_bytes <= (64 if source.may_spill else 0)
+    assert allowed == [False, False, True, True, True, True]
 
 
 def test_tiles_with_too_many_copies_of_unaligned_doubles_are_refused():

@@ -215,7 +215,13 @@ def test_few_rows_in_any_alignment(dtype, layout):
 
 
 @pytest.mark.parametrize(
-    ("rung", "dtype"), [("simt-split-k", "float32"), ("simt-split-k", "float64"), ("mma-split-k", "float64")]
+    ("rung", "dtype"),
+    [
+        ("simt-split-k", "float32"),
+        ("simt-split-k", "float64"),
+        ("mma-split-k", "float64"),
+        ("mma-unaligned", "float16"),
+    ],
 )
 @pytest.mark.parametrize("layout", ["row row", "row col", "col row", "col col"])
 def test_few_tiles_have_the_same_bits_as_on_the_emulator(rung, dtype, layout):

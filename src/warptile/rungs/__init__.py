@@ -10,6 +10,7 @@ from warptile.rungs.mma import MMA_RUNGS
 from warptile.rungs.mma_sparse import MMA_SPARSE
 from warptile.rungs.mma_split_k import MMA_SPLIT_K
 from warptile.rungs.mma_tma import MMA_TMA_RUNGS
+from warptile.rungs.mma_unaligned import MMA_UNALIGNED
 from warptile.rungs.rung import Rung
 from warptile.rungs.simt import SIMT_RUNGS
 from warptile.rungs.simt_gemv import SIMT_GEMV
@@ -47,7 +48,16 @@ RUNGS: dict[str, Rung] = {rung.name: rung for rung in _ALL}
 """Every rung by name, in ladder order."""
 
 BESIDE_THE_LADDER: dict[str, Rung] = {
-    each.name: each for each in (SIMT_SPLIT_K, SIMT_GEMV, MMA_SPLIT_K, WGMMA_BF16X6, WGMMA_QUANTIZED, WGMMA_DEQUANTIZED)
+    each.name: each
+    for each in (
+        SIMT_SPLIT_K,
+        SIMT_GEMV,
+        MMA_SPLIT_K,
+        MMA_UNALIGNED,
+        WGMMA_BF16X6,
+        WGMMA_QUANTIZED,
+        WGMMA_DEQUANTIZED,
+    )
 }
 """Kernels that plans take and calls may name, and that the ladder does not climb: for products of few rows or few
 tiles, and for quantized weights, which no other rung can be compared on."""

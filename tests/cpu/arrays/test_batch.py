@@ -247,6 +247,7 @@ BATCHED = (
     ("mma-final", "float64"),
     ("simt-gemv", "bfloat16"),
     ("mma-split-k", "float64"),
+    ("mma-unaligned", "bfloat16"),
     ("wgmma-bf16x6", "float32"),
 )
 

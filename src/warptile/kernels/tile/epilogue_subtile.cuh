@@ -5,6 +5,7 @@
 #include "ptx/warpgroup.cuh"
 #include "tile/gemm.cuh"
 #include "tile/swizzle.cuh"
+#include "tile/vector.cuh"
 
 namespace warptile {
 
@@ -135,12 +136,6 @@ __device__ __forceinline__ void store_subtile(unsigned from, const GemmParams<OP
                         *reinterpret_cast<Packet<SIZE>*>(to + (round * SPAN * gemm.ldd + other(number))) =
                             ld_shared<SIZE>(from + SUBTILES::offset(at + round * SPAN, other(number) * SIZE));
     }
-}
-
-// How many elements an element lies behind a multiple of 16 bytes.
-template <typename OUT>
-__device__ __forceinline__ int elements_past_16_bytes(const OUT* element) {
-    return static_cast<unsigned>(reinterpret_cast<unsigned long long>(element)) % 16 / sizeof(OUT);
 }
 
 // A warpgroup stores, one by one, the elements of a row-major subtile that lie inside D; it may begin before column 0.

@@ -6,6 +6,19 @@
 
 namespace warptile {
 
+// The two neighbours that a lane holds of half `half` of a fragment.
+template <typename ACC_ELEMENT, typename REGISTER, int REGISTERS>
+__device__ __forceinline__ Vector<ACC_ELEMENT, 2> pair_of(const REGISTER (&c)[REGISTERS], int half) {
+    Vector<ACC_ELEMENT, 2> pair;
+    if constexpr (REGISTERS == 2) {  // halves, two to a register
+        *reinterpret_cast<unsigned*>(&pair) = c[half];
+    } else {
+        pair.elements[0] = c[2 * half];
+        pair.elements[1] = c[2 * half + 1];
+    }
+    return pair;
+}
+
 // The rows of a warp tile that 16-tiles loaded together make, in the epilogue. Lanes write the pairs of eight rows at
 // once, four pairs a row: eight elements of padding after each row send the rows to different banks.
 template <typename OPERATION, typename TILE>
@@ -22,13 +35,7 @@ struct __align__(128) MmaPatch {
         const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            Vector<ACC_ELEMENT, 2> pair;
-            if constexpr (OPERATION::C_REGISTERS == 2) {
-                *reinterpret_cast<unsigned*>(&pair) = c[half];
-            } else {
-                pair.elements[0] = c[2 * half];
-                pair.elements[1] = c[2 * half + 1];
-            }
+            const auto pair = pair_of<ACC_ELEMENT>(c, half);
             ACC_ELEMENT* row = elements + PLACEMENT_A::at(tile16, half, g) * STRIDE;
             if constexpr (PLACEMENT_B::NEIGHBOURS) {
                 *reinterpret_cast<Vector<ACC_ELEMENT, 2>*>(row + PLACEMENT_B::at(j / 2, j % 2, 2 * t)) = pair;

@@ -11,6 +11,16 @@ struct __align__(WIDTH * sizeof(ELEMENT)) Vector {
     ELEMENT elements[WIDTH];
 };
 
+// How many elements an element lies behind a multiple of BYTES bytes.
+template <int BYTES, typename ELEMENT>
+__device__ __forceinline__ int elements_past(const ELEMENT* element) {
+    return static_cast<unsigned>(reinterpret_cast<unsigned long long>(element)) % BYTES / sizeof(ELEMENT);
+}
+template <typename ELEMENT>
+__device__ __forceinline__ int elements_past_16_bytes(const ELEMENT* element) {
+    return elements_past<16>(element);
+}
+
 // Scales WIDTH values and stores them at (row, column) of D with one access; C is read with one access.
 template <int WIDTH, typename ACC_ELEMENT, typename GEMM>
 __device__ __forceinline__ void store_vector(const Vector<ACC_ELEMENT, WIDTH>& values, const GEMM& gemm, long long row,

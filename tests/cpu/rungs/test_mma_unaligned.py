@@ -78,7 +78,7 @@ def test_products(layout, extents, lies, size):
 @pytest.mark.parametrize("columns", [7, 8, 12, 33, 64])
 @pytest.mark.parametrize("dtype", [np.float16, bfloat16, np.float32])
 def test_results_of_any_type_and_alignment(columns, dtype):
-    """Rows of D begin anywhere; from C, too, which lies elsewhere."""
+    """Rows of D are unaligned, and those of C in another way."""
     a, b, c = lying(2, 37, 50, "row", 1, 1), lying(2, 50, columns, "col", 0, 3, seed=1), drawn(2, 37, columns, seed=2)
     if dtype is not np.float32:
         a, b = a.astype(dtype), b.astype(dtype)

@@ -1,5 +1,5 @@
-// Operands of 16-bit elements whose lines begin anywhere: how tiles of them are copied to shared memory as they lie,
-// and how a warp reads its fragments from there.
+// Operands of 16-bit elements at any alignment: how tiles of them are copied to shared memory as they lie, and how a
+// warp reads its fragments from there.
 //
 // A *line* is what is contiguous in the matrix: with K_MAJOR the K of a row of A (column of B), else the rows (columns)
 // of one k. cp.async moves 16 bytes from multiples of 16. Of a line that begins elsewhere, copies begin at the multiple

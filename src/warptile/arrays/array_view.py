@@ -291,6 +291,8 @@ def _remedy(name: str, operand: str, framework: str) -> str:
         return f"float64 is the widest type: {cast(operand, framework, DTYPES['float64'])}"
     if name.startswith("float"):
         return f"convert it: {cast(operand, framework, DTYPES['float32'])}"
+    if name.startswith(("qint", "quint")):
+        return f"it is one of torch's quantized tensors: {operand}.dequantize() has the numbers"
     return f"its elements are not numbers; give an array of numbers as {operand}"
 
 

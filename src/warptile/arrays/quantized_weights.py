@@ -23,12 +23,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from warptile.arrays import array_view
 from warptile.arrays.frameworks import Framework, framework_of
+from warptile.arrays.no_operator import NoOperator
 from warptile.arrays.options import element_named, flag, plain
 from warptile.dtypes import DTYPES, DType
 from warptile.errors import ArgumentError, DTypeError, LayoutError, ShapeError, UnsupportedError
@@ -48,7 +49,7 @@ _PACKED_SCALES = (4, 0, 5, 1, 3, 2)
 
 
 @dataclass(frozen=True, eq=False)
-class QuantizedWeights:
+class QuantizedWeights(NoOperator):
     """Weights (N, K) as packed codes and scales: what `quantize` makes and `warptile.matmul` and `linear` take.
 
     ``matmul(x, weights)`` and ``linear(x, weights)`` both are ``x @ weights.dequantize().T``: groups lie along K, so
@@ -70,6 +71,7 @@ class QuantizedWeights:
     bits: int
     group_size: int
     zero_point: bool
+    product: ClassVar[str] = "warptile.matmul(x, weights), which is x @ weights.dequantize().T"
 
     def __post_init__(self) -> None:
         try:

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from warptile.arrays import array_view
 from warptile.arrays.frameworks import Framework, framework_of
+from warptile.arrays.no_operator import NoOperator
 from warptile.dtypes import DTYPES, DType
 from warptile.errors import DTypeError, LayoutError, ShapeError, UnsupportedError
 
@@ -59,7 +60,7 @@ def packed_shape(m: int, k: int, element: DType) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, eq=False)
-class SparseMatrix:
+class SparseMatrix(NoOperator):
     """An M x K matrix of which half of the elements are stored: what `sparsify` makes and `warptile.matmul` takes.
 
     Attributes:
@@ -69,6 +70,7 @@ class SparseMatrix:
 
     values: Any
     metadata: Any
+    product: ClassVar[str] = "warptile.matmul(sparse, b)"
 
     def __post_init__(self) -> None:
         element = self.element

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from warptile.arrays import array_view
 from warptile.arrays.array_view import ArrayView
 from warptile.arrays.frameworks import Framework, framework_of
+from warptile.arrays.no_operator import NoOperator
 from warptile.arrays.options import plain
 from warptile.dtypes import DTYPES
 from warptile.errors import ArgumentError, DTypeError, LayoutError, ShapeError, UnsupportedError
@@ -42,7 +43,7 @@ LINES_AT_A_TIME = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class SplitMatrix:
+class SplitMatrix(NoOperator):
     """A float32 matrix with its slices: what `split` makes, and `warptile.matmul` and `linear` take in its place.
 
     The fields are plain data: ``SplitMatrix(**matrix.state())`` is a copy, and ``numpy.savez(file, **matrix.state())``
@@ -57,6 +58,7 @@ class SplitMatrix:
     packed: Any
     shape: tuple[int, int]
     axis: int
+    product: ClassVar[str] = "warptile.matmul(a, split), or warptile.matmul(split, b) if its axis is 1"
 
     def __post_init__(self) -> None:
         try:

@@ -67,6 +67,10 @@ often. The fastest of these is within 0.7 % of the fastest of all in the mean (2
 MOST_PRODUCTS = 2**27
 """Multiply-adds of a matrix beyond which wgmma, after a pass that aligns operands, is faster than `mma.sync`."""
 
+MOST_ELEMENTS = 2**19
+"""Elements of a single D beyond which storing them from small tiles takes longer than predicted (2026-11-30, no record:
+1152 x 1107 x 16 in 8.0 us, predicted 5.3)."""
+
 LARGE = max(extent for size in SIZES for extent in size[:3]) // 2 + 1
 """An M, N or K for which every size is a candidate, with all its stages."""
 
@@ -139,6 +143,8 @@ class MmaUnaligned(RankedRung, MmaRung):
         products = problem.m * problem.n * problem.k
         if products > MOST_PRODUCTS:
             return f"matrices have {products} multiply-adds; with more than {MOST_PRODUCTS} an aligned copy pays"
+        if problem.batch == 1 and problem.m * problem.n > MOST_ELEMENTS:
+            return f"D has {problem.m * problem.n} elements; of one matrix it takes up to {MOST_ELEMENTS}"
         if problem.batch == 1 and _is_aligned(problem):
             return "there is one matrix, whose operands are aligned; TMA reads them faster"
         return None

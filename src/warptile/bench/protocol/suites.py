@@ -201,13 +201,18 @@ F64_BATCHES = (
 )  # fmt: skip
 BF16_BATCHES = (
     (64, 127, 127, 127, "row", "col"), (96, 197, 197, 64, "row", "col"), (96, 197, 64, 197, "row", "row"),
+    (384, 196, 196, 64, "row", "col"), (384, 196, 64, 196, "row", "row"), (64, 577, 64, 577, "col", "row"),
+    (4096, 49, 49, 32, "row", "col"), (4096, 49, 32, 49, "row", "row"), (12, 50, 64, 50, "col", "row"),
+    (256, 77, 64, 77, "row", "row"), (10000, 4, 4, 4, "row", "row"), (20000, 9, 9, 9, "row", "row"),
+    (1000, 30, 30, 30, "row", "col"), (500, 65, 65, 65, "row", "row"),
     (17, 184, 48, 32, "col", "row"), (12, 241, 38, 532, "col", "col"), (146, 112, 8, 56, "row", "row"),
     (2, 63, 190, 104, "row", "row"), (2, 16, 32, 552, "col", "col"), (34, 31, 22, 138, "row", "col"),
     (2, 312, 8, 56, "row", "col"), (37, 12, 24, 605, "row", "row"), (24, 24, 248, 16, "col", "col"),
     (43, 13, 80, 11, "row", "col"),
 )  # fmt: skip
-"""Batches: matrices, M, N, K and how A and B are stored. The first ones are usual sizes (197 tokens of 64 features are
-heads of a vision transformer), the others were drawn once, log-uniformly, half of them multiples of 8."""
+"""Batches: matrices, M, N, K and how A and B are stored. The first ones are usual sizes: 50, 77, 196, 197
+and 577 tokens of 64 features are heads of vision transformers and of their text encoders, 49 of 32 their windows. The
+others were drawn once, log-uniformly, half of them multiples of 8."""
 
 DEPTHS, DEPTH = (2048, 8192, 16384, 32768), 4096
 

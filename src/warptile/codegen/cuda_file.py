@@ -57,11 +57,34 @@ typedef unsigned long long uintptr_t;
 typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
+typedef long ssize_t;
+typedef unsigned char u_int8_t;
+typedef unsigned short u_int16_t;
+typedef unsigned int u_int32_t;
+typedef unsigned long u_int64_t;
 #define __asm__ asm
 #define __asm asm
+#define __volatile volatile
+#define __const const
+#define __const__ const
+#define __signed__ signed
+#define __signed signed
+#define __alignof alignof
+#define __extension__
+#define __typeof__(...) std::remove_reference_t<decltype(__VA_ARGS__)>
+#define __typeof(...) std::remove_reference_t<decltype(__VA_ARGS__)>
+#define typeof(...) std::remove_reference_t<decltype(__VA_ARGS__)>
+#define register
+#define __builtin_popcount(x) __popc(x)
+#define __builtin_popcountl(x) __popcll(x)
+#define __builtin_popcountll(x) __popcll(x)
+#define __builtin_clz(x) __clz(int(x))
+#define __builtin_clzl(x) __clzll((long long)(x))
+#define __builtin_clzll(x) __clzll((long long)(x))
 """
 """Integer types of ``<stdint.h>`` and ``<sys/types.h>``. The first are as CUDA's headers declare them for NVRTC
-(``cuda_pipeline_helpers.h``), which may be included beside them. Then GNU's words for ``asm``, which nvcc knows."""
+(``cuda_pipeline_helpers.h``), which may be included beside them. Then GNU's words and functions that nvcc knows and
+NVRTC does not, and ``register``, of which nvcc warns."""
 
 MOST_TRIES = 64
 """How often a file is compiled at most: each time without another header or more host code."""

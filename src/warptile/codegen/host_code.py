@@ -11,6 +11,12 @@ _TOKEN = re.compile(
     r"""|(?P<word>\w+)|(?P<mark>[{};=()])""",
     re.S | re.M | re.X,
 )
+_CONDITION = re.compile(r"[ \t]*#[ \t]*(if|el|endif)")
+"""Directives that begin, go on with and end a condition: ``#ifdef`` and ``#else`` as well."""
+
+_ENDS_MACRO = r"[ \t]*(?://[^\n]*)?(?:\Z|\n(?=\s*\Z|[ \t]*(?:\n|#|//|%s\b)))"
+"""What follows the use of a macro of some name that is a declaration of its own, without a semicolon."""
+
 _FOR_HOST_ALONE = re.compile(r"(?<!__device__ )\b__host__\b(?!\s+__device__\b)")
 _DEVICE = frozenset(("__global__", "__device__", "__constant__", "__shared__", "__managed__"))
 
@@ -37,8 +43,20 @@ def declarations(text: str) -> Iterator[Declaration]:
     start = body = -1
     words: list[str] = []
     depth = parentheses = 0
+    conditions: list[tuple[int, int]] = []
     for token in _TOKEN.finditer(text):
-        if token["skipped"] is not None and not token["skipped"].startswith(('"', "'")):
+        skipped = token["skipped"]
+        if skipped is not None and not skipped.startswith(('"', "'")):
+            # Only one of the branches counts: braces that each of them opens are opened once.
+            directive = _CONDITION.match(skipped)
+            if directive is None:
+                continue
+            if directive[1] == "if":
+                conditions.append((depth, parentheses))
+            elif conditions and directive[1] == "endif":
+                conditions.pop()
+            elif conditions:
+                depth, parentheses = conditions[-1]
             continue
         mark = token["mark"]
         if start < 0:
@@ -57,10 +75,22 @@ def declarations(text: str) -> Iterator[Declaration]:
         elif mark in ("(", ")"):
             parentheses += 1 if mark == "(" else -1
         words.append(token[0])
-        if depth == parentheses == 0 and (mark == ";" or (mark == "}" and _is_function(words[:body]))):
+        if depth or parentheses:
+            continue
+        if (
+            mark == ";"
+            or (mark == "}" and _is_function(words[:body]))
+            or (mark == ")" and _is_macro(words, text, token))
+        ):
             lines = text.count("\n", 0, start) + 1, text.count("\n", 0, token.end()) + 1
             yield Declaration(start, token.end(), *lines, not _DEVICE.isdisjoint(words))
             start = -1
+
+
+def _is_macro(words: list[str], text: str, closing: re.Match[str]) -> bool:
+    """Whether words that end with a parenthesis are the use of a macro that is a whole declaration."""
+    name = words[0]
+    return name.isupper() and words[1] == "(" and re.compile(_ENDS_MACRO % name).match(text, closing.end()) is not None
 
 
 def _opens_scope(words: list[str]) -> bool:

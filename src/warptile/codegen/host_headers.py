@@ -353,7 +353,19 @@ HOST_HEADERS: Mapping[str, bytes] = {
 }
 """The text of each header; a program may include several of one text."""
 
+_DEVICE_RUNTIME = b"""
+template <typename...> static inline __device__ void cudaGridDependencySynchronize() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+template <typename...> static inline __device__ void cudaTriggerProgrammaticLaunchCompletion() {
+  asm volatile("griddepcontrol.launch_dependents;");
+}
+"""
+"""What of the device's runtime kernels call. Templates, so that the functions of ``cuda_device_runtime_api.h`` go
+before them in a file that includes it, and files compile for architectures that lack the instructions."""
+
 IMPLIED = b"".join(HOST_HEADERS[name] for name in ("math.h", "limits.h", "stddef.h", "utility", "type_traits"))
+IMPLIED += _DEVICE_RUNTIME
 """What nvcc includes before every file, by ``cuda_runtime.h``."""
 
 CUB = "cub/cub.cuh"

@@ -6,7 +6,7 @@ import ctypes
 import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, reduce
 
 from warptile.errors import ArgumentError
 
@@ -22,7 +22,9 @@ _KERNEL = re.compile(
     r"(?P<template>template\s*<[^;{}]*>\s*)?(?:(?:static|inline|extern\s+\"C\")\s+)*"
     r"__global__\s+(?P<head>[^;{}]*?)\b(?P<name>[A-Za-z_]\w*)\s*\((?P<rest>[^;{}]*)[;{]"
 )
-_ATTRIBUTE = re.compile(r"\b__(?!global__)\w+__(?:\s*\((?:[^()]|\([^()]*\))*\))?")
+_PARENTHESES = reduce(lambda within, _: rf"\((?:[^()]|{within})*\)", range(4), r"\([^()]*\)")
+"""Parentheses, with others in them to five levels."""
+_ATTRIBUTE = re.compile(rf"\b__(?!global__)\w+__(?:\s*{_PARENTHESES})?")
 _LITERAL = re.compile(r"(?:\([a-z ]+\))?(?<!\w)(-?\d+)[uUlL]*\b")
 _LEADING_CONST = re.compile(r"\bconst\s+((?:unsigned\s+|signed\s+|long\s+)*[\w:]+)")
 

@@ -168,6 +168,46 @@ def test_words_for_inline_ptx(word):
     assert y[0] == 5
 
 
+GNU = {
+    "__builtin_popcount(x + 0xff)": 8, "__builtin_popcountll(-1ll << 4)": 60, "__builtin_clz(1u << 20)": 11,
+    "__builtin_clzl(x + 1ul)": 63, "__alignof(double)": 8, "sizeof(Tagged)": 4, "doubled(x + 3)": 6, "int(low)": -1,
+    "sizeof(u_int64_t) + sizeof(ssize_t)": 16, "u_int8_t(300)": 44,
+}  # fmt: skip
+
+
+def test_words_and_functions_of_gnu_that_nvcc_knows():
+    source = """
+    struct Tagged { __extension__ union { struct { short a, b; } both; int word; }; };
+    __device__ int doubled(const int& x) { typeof(x) y = x; __typeof__(y + 1) sum = 0; sum += y + x; return sum; }
+    __global__ void k(double* y) {
+      register int x = y[0];
+      __const int one = 1;
+      __signed__ char low = x - one;
+      asm __volatile("" ::: "memory");
+    """
+    source += "".join(f"y[{i}] = {expression};\n" for i, expression in enumerate(GNU)) + "}"
+    y = np.zeros(len(GNU))
+    wt.kernel(source, backend="emulator", arch="sm_90a")[1, 1](y)
+    assert dict(zip(GNU, y.tolist(), strict=True)) == GNU
+
+
+@pytest.mark.parametrize("header", ["cuda_runtime.h", "cuda_device_runtime_api.h"])
+def test_functions_of_dependent_launches_take_no_include(header):
+    """The second header declares them itself."""
+    source = f"""#include <{header}>
+    __global__ void k(int* y) {{
+    #if __CUDA_ARCH__ >= 900
+      cudaTriggerProgrammaticLaunchCompletion();
+      cudaGridDependencySynchronize();
+    #endif
+      y[0] = __CUDA_ARCH__;
+    }}"""
+    for arch, counted in ("sm_90a", 900), ("sm_80", 800):
+        y = np.zeros(1, np.int32)
+        assert wt.kernel(source, backend="emulator", arch=arch)[1, 1](y).ok
+        assert y[0] == counted
+
+
 @pytest.mark.parametrize("include", ["<stdio.h>", '"assert.h"', "<cassert>"])
 def test_others_are_empty(include):
     source = f"#include {include}\n__global__ void k(int* y) {{ assert(y != nullptr); y[0] = 1; }}"

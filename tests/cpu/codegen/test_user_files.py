@@ -60,8 +60,9 @@ def test_kernels_that_a_text_declares():
     __global__ void __cluster_dims__(2, 1, 1) four() {}
     __device__ int no(int x) { return x; }
     static __global__ void five(int (&x)[3]) {}
+    template <int N> __global__ void __launch_bounds__(((least() < N ? least() : N) * 4), 2) six(int* x) {}
     """
-    assert list(declared_kernels(text)) == ["one", "two", "three<...>", "four", "five"]
+    assert list(declared_kernels(text)) == ["one", "two", "three<...>", "four", "five", "six<...>"]
 
 
 def test_entries_of_ptx():
@@ -144,6 +145,50 @@ def test_declarations_of_a_file():
         (12, 12, False), (13, 13, True), (15, 19, False),
     ]  # fmt: skip
     assert PROGRAM[next(declarations(PROGRAM)).start :].startswith("using T")
+
+
+def test_braces_that_each_branch_of_a_condition_opens_are_opened_once():
+    text = """\
+__global__ void kernel(int n) {
+#if WIDE
+  if (n) {
+#elif NARROW
+  if (!n) {
+#else
+  for (;;) {
+#endif
+  }
+}
+void host(
+#ifdef A
+  int a) {
+#else
+  ) {
+#endif
+}
+int last;
+"""
+    found = [(each.first_line, each.last_line, each.of_device) for each in declarations(text)]
+    assert found == [(1, 10, True), (11, 17, False), (18, 18, False)]
+
+
+def test_macros_may_be_declarations_without_a_semicolon():
+    text = """\
+INSTANCES(64, half)
+INSTANCES(64, float)  // the widest
+
+OTHERS(f({1}))
+#define X(a) a
+EACH(X)
+PREFIX(int)
+int held() { return 1; }
+call(3)
+
+int last;
+LAST(1)
+"""
+    found = [(each.first_line, each.last_line) for each in declarations(text)]
+    assert found == [(1, 1), (2, 2), (4, 4), (6, 8), (9, 11), (12, 12)]
 
 
 def test_host_code_is_left_out_and_everything_else_keeps_its_line():

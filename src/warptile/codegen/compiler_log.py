@@ -15,6 +15,7 @@ _ERROR = re.compile(
 """A message, and below it the line, indented by two blanks, and a mark below a character of that. Tabs stay tabs."""
 
 _NO_SCOPE = 'name followed by "::" must be a class or namespace name'
+_NO_MEMBER = re.compile(r'namespace "([\w:]+)" has no member "(\w+)"')
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -29,7 +30,8 @@ class CompilerMessage:
         text: of the message.
         source: the line, without the blanks around it; nothing where the log does not show it.
         of_name: it is of the name of a kernel that was asked for, which stands in no file.
-        no_scope: the name before ``::`` that is no class and no namespace; nothing in other messages.
+        no_scope: the name before ``::`` that is no class and no namespace, or the name of a namespace with that of a
+            member that it lacks, ``at::Tensor``; nothing in other messages.
     """
 
     file: str
@@ -47,7 +49,7 @@ def compiler_errors(log: str) -> list[CompilerMessage]:
         CompilerMessage(
             found["file"], int(found["line"]), _column(found["source"], found["before"]), found["text"].strip(),
             (found["source"] or "").strip(), found["file"].startswith(NAME_MAP),
-            _name_at(found["source"], _column(found["source"], found["before"])) if _NO_SCOPE in found["text"] else "",
+            _no_scope(found),
         )
         for found in _ERROR.finditer(log)
     ]  # fmt: skip
@@ -58,6 +60,13 @@ def _column(source: str | None, before: str | None) -> int:
     if source is None or before is None:
         return 0
     return len(source.encode()[: max(len(before) - 2, 0)].decode(errors="ignore")) + 1
+
+
+def _no_scope(error: re.Match[str]) -> str:
+    lacking = _NO_MEMBER.search(error["text"])
+    if lacking is not None:
+        return f"{lacking[1]}::{lacking[2]}"
+    return _name_at(error["source"], _column(error["source"], error["before"])) if _NO_SCOPE in error["text"] else ""
 
 
 def _name_at(source: str | None, column: int) -> str:

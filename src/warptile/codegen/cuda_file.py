@@ -19,7 +19,7 @@ from pathlib import Path
 from warptile.codegen import headers
 from warptile.codegen.compiler_log import compiler_errors
 from warptile.codegen.host_code import host_declarations, lines_with_scopes, without, without_host_marks
-from warptile.codegen.host_headers import CUB, HOST_HEADERS, IMPLIED, TORCH, TORCH_TYPES, cub_parts
+from warptile.codegen.host_headers import CUB, HOST_HEADERS, IMPLIED, cub_parts
 from warptile.codegen.inputs import includes_in_any_case, includes_of
 from warptile.codegen.kernel_names import declared_kernels, entries_of, exact_names, named_entry, plain_name
 from warptile.codegen.nvrtc import (
@@ -33,6 +33,7 @@ from warptile.codegen.nvrtc import (
     run_program,
 )
 from warptile.codegen.own_headers import OwnHeader, in_memory, own_headers
+from warptile.codegen.torch_headers import TORCH, TORCH_TYPES
 from warptile.errors import ArgumentError, CompileError, UnsupportedError
 
 OPTIONS = ("-lineinfo", "-default-device", "-device-int128", "-diag-suppress=47")

@@ -114,10 +114,12 @@ def host_declarations(text: str, lines: Iterable[int]) -> list[Declaration]:
 
 
 def lines_with_scopes(text: str, scopes: Mapping[str, str]) -> dict[int, str]:
-    """The lines of a text, comments aside, in which a name of ``scopes`` stands before ``::``, each with its value."""
+    """The lines of a text, comments aside, in which a name of ``scopes`` stands, each with its value: before ``::``, or
+    behind it if the name is one of a namespace, such as ``at::Tensor``."""
     if not scopes:
         return {}
-    pattern = re.compile(rf"\b({'|'.join(map(re.escape, scopes))})\s*::")
+    names = (rf"{name}\b" if "::" in name else rf"{name}(?=\s*::)" for name in scopes)
+    pattern = re.compile(rf"\b({'|'.join(names)})")
     numbered = enumerate((line.partition("//")[0] for line in text.split("\n")), 1)
     found = ((number, pattern.search(line)) for number, line in numbered)
     return {number: scopes[match[1]] for number, match in found if match is not None}

@@ -313,15 +313,6 @@ _LIBRARY_TYPES = """
 """
 """What the headers of cuBLAS and other libraries include, and code relies on."""
 
-TORCH = ("ATen/", "c10/", "torch/")
-TORCH_TYPES = b"".join(
-    b"#include <%b>\n" % name
-    for name in (
-        b"algorithm", b"array", b"cstdint", b"cstring", b"cuda_bf16.h", b"cuda_fp16.h", b"limits", b"type_traits",
-    )
-)  # fmt: skip
-"""Headers of torch, and what code for the device relies on in them. All else is host code."""
-
 _TEXTS = {
     ("limits.h", "climits"): _LIMITS,
     ("float.h", "cfloat"): _FLOAT,

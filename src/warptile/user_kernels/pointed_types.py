@@ -9,6 +9,7 @@ CPP_SCALARS = {
     "bool": "bool", "char": "s8", "signed char": "s8", "unsigned char": "u8", "short": "s16", "unsigned short": "u16",
     "int": "s32", "unsigned int": "u32", "long": "s64", "unsigned long": "u64", "long long": "s64",
     "unsigned long long": "u64", "float": "f32", "double": "f64", "__half": "f16", "__nv_bfloat16": "bf16",
+    "c10::Half": "f16", "c10::BFloat16": "bf16",
 }  # fmt: skip
 """A type in C++ -> that of a `warptile.launch.params.Scalar`."""
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from warptile.errors import SourceLocation
 from warptile.ptx.debug import DebugLines
 from warptile.ptx.expression import literal
-from warptile.ptx.instruction import Instruction, Label, Operand, Register, Symbol, Variable
+from warptile.ptx.instruction import Address, Instruction, Label, Operand, Register, Symbol, Variable, Vector
 from warptile.ptx.lexer import Cursor
 from warptile.ptx.operand import arguments, operand, register
-from warptile.ptx.scope import Names, Scope
+from warptile.ptx.scope import Entity, Names, Scope
 from warptile.ptx.variable import TYPE_BYTES, declaration
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SPACE_DIRECTIVES = (".param", ".local", ".shared", ".global", ".const")
+_ACCESSES = frozenset({"ld", "st", "atom", "red"})
+_SPACES = frozenset({"global", "const", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry",
+                     "param::func"})  # fmt: skip
+_ELEMENTS = {".v2": "xy", ".v4": "xyzw", ".v8": "01234567"}
+"""What the registers of a vector are called."""
+_VECTORS = tuple(width[1:] for width in _ELEMENTS)
 _LABELLED = (".callprototype", ".branchtargets", ".calltargets")
 
 
@@ -30,7 +37,11 @@ class FunctionBody:
         branch_targets: unique name of a list -> its labels (or functions).
     """
 
-    def __init__(self, cursor: Cursor, scope: Scope, names: Names, module_names: Names, debug: DebugLines) -> None:
+    def __init__(
+        self, cursor: Cursor, scope: Scope, names: Names, module_names: Names, spaces: Mapping[str, str],
+        debug: DebugLines,
+    ) -> None:  # fmt: skip
+        """``spaces`` are those of the module's variables."""
         self.cursor = cursor
         self.scope = scope
         self.names = names
@@ -42,6 +53,7 @@ class FunctionBody:
         self.labels: dict[str, int] = {}
         self.branch_targets: dict[str, tuple[str, ...]] = {}
         self._opcodes: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._spaces = dict(spaces)
 
     def parameter(self, parameter: Variable | Register) -> Variable | Register:
         """Enter a parameter of the function, under a unique name."""
@@ -83,7 +95,7 @@ class FunctionBody:
             else:
                 raise cursor.error("the body of the function is never closed", opening)
 
-    def _enter(self, name: str, entity: Register | Symbol | Label) -> None:
+    def _enter(self, name: str, entity: Entity) -> None:
         if name in self.scope.entities:
             raise self.cursor.error(f"{name!r} is declared twice in this scope", self.cursor.index - 1)
         self.scope.entities[name] = entity
@@ -99,6 +111,7 @@ class FunctionBody:
         while self.names.own(unique):
             unique = self.module_names.unique(variable.name)
         self._enter(variable.name, Symbol(unique))
+        self._spaces[unique] = variable.space
         return variable if unique == variable.name else replace(variable, name=unique)
 
     def _declare_labels(self, names: tuple[str, ...] | list[str]) -> None:
@@ -127,13 +140,14 @@ class FunctionBody:
             raise cursor.error(f"unknown directive {word} in a function body")
 
     def _registers(self) -> None:
-        """``.reg .b32 %r<10>, a, b;``."""
+        """``.reg .b32 %r<10>, a, b;``, or ``.reg .v4 .f32 v;``, whose elements are registers of their own."""
         cursor = self.cursor
         cursor.expect(".reg")
+        elements = _ELEMENTS.get(cursor.current, "")
+        if elements:
+            cursor.index += 1
         place = cursor.index
         kind = cursor.take()[1:]
-        if kind in ("v2", "v4"):
-            raise cursor.error("vector registers are not supported; declare one register an element", place)
         if kind not in TYPE_BYTES and kind != "pred":
             raise cursor.error(f"unknown register type .{kind}", place)
         while True:
@@ -142,12 +156,20 @@ class FunctionBody:
                 count = _register_count(cursor)
                 cursor.expect(">")
                 for number in range(count):
-                    self._register(f"{name}{number}", kind)
+                    self._declare_register(f"{name}{number}", kind, elements)
             else:
-                self._register(name, kind)
+                self._declare_register(name, kind, elements)
             if not cursor.accept(","):
                 cursor.expect(";")
                 return
+
+    def _declare_register(self, name: str, kind: str, elements: str) -> None:
+        if not elements:
+            self._register(name, kind)
+            return
+        parts = [Register(self.names.unique(f"{name}.{element}"), kind) for element in elements]
+        self.registers |= {part.name: part for part in parts}
+        self._enter(name, Vector(tuple(parts)))
 
     def _label(self) -> None:
         cursor = self.cursor
@@ -201,24 +223,49 @@ class FunctionBody:
                 else:
                     cursor.expect(";")
                     break
+        if opcode in _ACCESSES and _SPACES.isdisjoint(modifiers):
+            modifiers = self._space(operands) + modifiers
         begin, end = cursor.starts[start], cursor.starts[cursor.index - 1]
         written = cursor.text[begin:end]
         if "//" in written or "/*" in written:
             written = _COMMENT.sub(" ", written)
         debug = self.debug
         location = SourceLocation(cursor.line(start), debug.file, debug.line, debug.callers)
-        self.instructions.append(
-            Instruction(
-                opcode,
-                modifiers,
-                tuple(operands),
-                location,
-                " ".join(written.split()),
-                predicate,
-                negated,
-                debug.inlined,
-            )
+        read = Instruction(
+            opcode,
+            modifiers,
+            tuple(operands),
+            location,
+            " ".join(written.split()),
+            predicate,
+            negated,
+            debug.inlined,
         )
+        self.instructions += self._moves(read) if opcode == "mov" and modifiers[0] in _VECTORS else (read,)
+
+    def _space(self, operands: list[Operand]) -> tuple[str, ...]:
+        """The state space that an access to a variable by its name means where it says none."""
+        bases = [each.base for each in operands if isinstance(each, Address)]
+        return tuple(
+            self._spaces[base.name] for base in bases if isinstance(base, Symbol) and base.name in self._spaces
+        )
+
+    def _moves(self, instruction: Instruction) -> list[Instruction]:
+        """``mov.v4.b32`` of a vector to another one as moves of its elements, all of which are read before any is
+        written."""
+        width, kind = instruction.modifiers[0], instruction.modifiers[-1]
+        sides = [each.elements for each in instruction.operands if isinstance(each, Vector)]
+        if len(sides) != 2 or len(sides[0]) != len(sides[1]) or len(sides[0]) != int(width[1:]):
+            raise self.cursor.error(f"mov.{width} takes two vectors of {width[1:]} elements", self.cursor.index - 1)
+        pairs = [(target, source) for target, source in zip(*sides, strict=True) if target is not None]
+        if not {target for target, _ in pairs}.isdisjoint(source for _, source in pairs):
+            held = [Register(self.names.unique("moved"), kind) for _ in pairs]
+            self.registers |= {each.name: each for each in held}
+            pairs = [
+                *zip(held, [source for _, source in pairs], strict=True),
+                *zip([target for target, _ in pairs], held, strict=True),
+            ]
+        return [replace(instruction, modifiers=(kind,), operands=pair) for pair in pairs]
 
     def _opcode(self) -> tuple[str, tuple[str, ...]]:
         cursor = self.cursor

@@ -100,7 +100,7 @@ def _predicate(cursor: Cursor, scope: Scope) -> Register | None:
     return None if cursor.accept("_") else register(cursor, scope)
 
 
-def _named(cursor: Cursor, scope: Scope) -> Register | SpecialRegister | Symbol | Label:
+def _named(cursor: Cursor, scope: Scope) -> Register | SpecialRegister | Symbol | Label | Vector:
     place = cursor.index
     name = cursor.tokens[place]
     found = scope.find(name) or _SPECIAL.get(name)

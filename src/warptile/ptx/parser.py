@@ -169,17 +169,20 @@ class _ModuleParser:
         if earlier is not None and earlier.body is not None:
             raise cursor.error(f"function {name!r} is defined twice", place)
         names = Names(self.names)
-        body = FunctionBody(cursor, scope, names, self.names, self.debug)
+        spaces = {each.name: each.space for each in self.variables.values()}
+        body = FunctionBody(cursor, scope, names, self.names, spaces, self.debug)
         returns = [body.parameter(parameter) for parameter in returns]
         parameters = [body.parameter(parameter) for parameter in parameters]
         body.read()
+        # Variables in global and constant memory are the module's wherever they are declared.
+        self.variables |= {each.name: each for each in body.variables if each.space in ("global", "const")}
         self.functions[name] = PtxFunction(
             name,
             entry,
             tuple(parameters),
             tuple(returns),
             body.registers,
-            tuple(body.variables),
+            tuple(each for each in body.variables if each.space not in ("global", "const")),
             tuple(body.instructions),
             body.labels,
             body.branch_targets,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from warptile.ptx.instruction import Label, Register, Symbol
+from warptile.ptx.instruction import Label, Register, Symbol, Vector
 
-Entity = Register | Symbol | Label
+Entity = Register | Symbol | Label | Vector
+"""What a name stands for; a vector is what ``.reg .v4 .f32`` declares."""
+
+_ELEMENTS = {letter: place for letters in ("xyzw", "rgba") for place, letter in enumerate(letters)}
 
 _TRIPLES = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 
@@ -84,7 +87,17 @@ class Scope:
         self.entities: dict[str, Entity] = {}
 
     def find(self, name: str) -> Entity | None:
-        """The nearest entity called ``name``."""
+        """The nearest entity called ``name``, which may be an element of a vector, ``v.x``."""
+        found = self._declared(name)
+        if found is None and name[-2:-1] == "." and name[-1] in _ELEMENTS:
+            vector, place = self._declared(name[:-2]), _ELEMENTS[name[-1]]
+            if isinstance(vector, Vector) and place < len(vector.elements):
+                element = vector.elements[place]
+                assert isinstance(element, Register)
+                return element
+        return found
+
+    def _declared(self, name: str) -> Entity | None:
         scope: Scope | None = self
         while scope is not None:
             found = scope.entities.get(name)

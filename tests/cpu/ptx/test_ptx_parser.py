@@ -579,7 +579,7 @@ def test_precedence_is_that_of_c(text, value) -> None:
         ("@%r1 bra L", "not a .pred"),
         ("@%p1", "expected the name of an instruction"),
         ("bra nowhere", "'nowhere' is not declared"),
-        (".reg .v2 .b32 %v", "vector registers"),
+        (".reg .v3 .b32 %v", "unknown register type .v3"),
         (".reg .b33 %v", "unknown register type .b33"),
         (".reg .b32 %r1", "declared twice"),
         (".what 3", "unknown directive .what"),

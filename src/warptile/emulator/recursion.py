@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.memory.accesses import Memory
+from warptile.emulator.memory.spaces import PARTLY
 from warptile.emulator.program import ProgramLayout, Routine
 from warptile.errors import UnsupportedError
 from warptile.ptx.instruction import Register, Variable
@@ -146,7 +147,7 @@ class Activations:
 
     def _write(self, lanes: NDArray[np.intp], columns: NDArray[np.int64], what: tuple[Array, Array]) -> None:
         space, where = self._memory.local_space, self._memory.local_origin[lanes][:, None] + columns
-        space.data[where], space.shadow[where] = what
+        space.data[where], space.shadow[where] = what[0], what[1] & np.uint8(0xFF & ~PARTLY)
 
 
 def _columns(variables: list[Variable], places: dict[str, int]) -> NDArray[np.int64]:

@@ -298,7 +298,8 @@ def _move(
 
     def move_bytes(active: Active) -> None:
         start = origin[active.index][:, None] + width
-        space.data[start + second] = space.data[start + first]
-        space.shadow[start + second] = space.shadow[start + first]
+        space.move(start + second, start + first)
+        if machine.memory.undefined is not None:
+            machine.memory.undefined.copy_origins(space, start + second, start + first)
 
     return move_bytes

@@ -11,7 +11,8 @@ from warptile.codegen.file_names import files_of as named_files
 from warptile.codegen.file_names import renamed, short_names
 from warptile.codegen.kernel_names import instance_name
 from warptile.device import DeviceLimits, usual
-from warptile.emulator import DeviceMemory, EmulationFinding, emulate
+from warptile.emulator import DeviceMemory, EmulationFinding, EmulationReport, emulate
+from warptile.emulator.findings import Findings
 from warptile.errors import EmulationError, UnsupportedError
 from warptile.launch.params import StructBytes
 from warptile.launch.spec import LaunchSpec
@@ -54,12 +55,13 @@ class ProgramModule:
 
 @dataclass
 class KernelTotals:
-    """What the launches of one kernel have come to."""
+    """What the launches of one kernel have come to; ``last`` is the last one."""
 
     name: str
     launches: int = 0
     warp_instructions: int = 0
     findings: int = 0
+    last: tuple[KernelFile, LaunchSpec, EmulationReport] | None = None
 
 
 @dataclass
@@ -275,18 +277,30 @@ class EmulatedGpu:
             self.sticky = LAUNCH_FAILURE
             return ""
         totals.warp_instructions += int(found.counters["warp_instructions"])
-        new = tuple(each for each in found.findings if (kernel.entry, each.key) not in self.findings)
-        totals.findings += len(found.findings)
-        self.findings |= {(kernel.entry, each.key): each for each in new}
-        if new:
-            report = KernelReport(
-                name, spec, self.options.arch, self.options.schedule, replace(found, findings=new), files_of(kernel)
-            )
-            self._say(report.findings_text())
+        totals.last = kernel, spec, found
+        self._list(kernel.entry, totals, found.findings)
         if not found.finished:
             stopped = next((each.kind for each in reversed(found.findings) if each.stopped), "")
             self.sticky = STICKY.get(stopped, LAUNCH_FAILURE)
         return found.output
+
+    def report(self, error: EmulationError) -> None:
+        """A call has found an error that a kernel has made in an earlier launch."""
+        assert error.kernel is not None
+        findings = Findings(collect=True, schedule=self.options.schedule)
+        findings.report(error)
+        self._list(error.kernel, self.totals[error.kernel], findings.all())
+
+    def _list(self, entry: str, totals: KernelTotals, found: tuple[EmulationFinding, ...]) -> None:
+        """Say what has been found of a kernel, each finding once."""
+        totals.findings += len(found)
+        new = tuple(each for each in found if (entry, each.key) not in self.findings)
+        self.findings |= {(entry, each.key): each for each in new}
+        if new and totals.last is not None:
+            kernel, spec, launch = totals.last
+            options, launch = self.options, replace(launch, findings=new)
+            report = KernelReport(totals.name, spec, options.arch, options.schedule, launch, files_of(kernel))
+            self._say(report.findings_text())
 
 
 def parameter_sizes(function: PtxFunction) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warptile.emulator.memory.accesses import GLOBAL_BASE
+from warptile.errors import UninitializedRead
 from warptile.programs.device_calls import check_device
 from warptile.programs.graphs import NodeType
 from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, Work, answers, signed, unsigned
@@ -270,12 +271,25 @@ def _read(call: Call, address: int, size: int, *, device: bool) -> bytes:
     if not device or _holder(call, address) is not None:
         return call.memory.read(address, size)
     content = call.gpu.memory.read(address, size)
-    if missing := call.gpu.memory.unwritten(address, size):
-        home = call.gpu.memory.home(address, size, "")
-        said = f"{missing} of the {size} bytes copied from {home.name} were never written"
-        if home.undefined_from:
-            said += f": a kernel has copied there what was {home.undefined_from}, which nothing has written"
+    found = call.gpu.memory.look_at_unwritten(address, size)
+    if found is None:
+        return content
+    name, copied = call.gpu.memory.home(address, size, "").name, found.copied
+    said = f"{found.count} of the {size} bytes copied from {name} were never written"
+    if found.gaps:
+        said += f" ({found.gaps}, which may be padding of structs)"
+    if copied is None:
         call.gpu.warn(call.function, said)
+    elif not found.value:
+        said += f": a kernel has copied there what was {copied.read}, which nothing has written"
+        call.gpu.warn(call.function, said)
+    else:
+        said += (
+            f": {copied.thread} has copied there, with {copied.text}, what was {copied.read}, which nothing has written"
+        )
+        call.gpu.report(UninitializedRead(
+            f"{call.function}: {said}", kernel=copied.kernel, location=copied.location, first=copied.first
+        ))  # fmt: skip
     return content
 
 

@@ -276,7 +276,8 @@ class BulkCopies:
             from_, to = (
                 (each[:, None] + np.arange(CHUNK_BYTES))[transfer.lacking] for each in (transfer.source[1], places)
             )
-            self._memory.carry_undefined(transfer.instruction, (transfer.source[0], from_), (space, to))
+            source = transfer.source[0], from_
+            self._memory.carry_undefined(transfer.instruction, transfer.lane, source, (space, to))
         transfer.written = True
         transfer.held = transfer.lacking = None
         if transfer.barrier is not None:

@@ -255,7 +255,7 @@ class PendingAsyncCopies:
         sources, targets = (batch.source[:, None] + lanes)[taken], (batch.target[:, None] + lanes)[taken]
         undefined = memory.undefined_bytes(memory.global_space, sources)
         source, target = (memory.global_space, sources[undefined]), (memory.shared_space, targets[undefined])
-        memory.carry_undefined(batch.instruction, source, target)
+        memory.carry_undefined(batch.instruction, int(batch.lanes[0]), source, target)
 
     def _check_partial(
         self, instruction: Instruction, active: Active, where: Space, offsets: Offsets, source_bytes: Array, size: int

@@ -18,7 +18,8 @@ from warptile.emulator.builders import BUILDERS, Assembler, Destination, Run, So
 from warptile.emulator.lanes import Active, Array, RegisterFile
 from warptile.emulator.machine import Machine
 from warptile.emulator.memory.accesses import Memory
-from warptile.emulator.memory.spaces import INITIALISED, WORD, Offsets, Space
+from warptile.emulator.memory.spaces import COPIED, INITIALISED, MAPPED, PARTLY, WORD, WRITTEN, Offsets, Space
+from warptile.emulator.memory.undefined_copies import UndefinedCopy
 from warptile.errors import SourceLocation
 from warptile.ptx.instruction import Address, Immediate, Instruction, Negated, Operand, Paired, Register, Sink, Vector
 from warptile.ptx.variable import TYPE_BYTES
@@ -149,7 +150,7 @@ class UndefinedMemory:
             places = _bytes(offsets, size)
             undefined = self._memory.undefined_bytes(where, places)
             if undefined.any():
-                found[mask] = np.where(undefined, np.uint8(0xFF), np.uint8(0))
+                found[mask] = np.where(undefined, ~where.defined_bits(places), np.uint8(0))
                 self._note_load(instruction, where, places[undefined])
         words: Array = found.view(WORD[size]).reshape(addresses.shape)
         return words
@@ -160,44 +161,83 @@ class UndefinedMemory:
         """What `Memory.store` has just written is undefined where ``words`` are not 0."""
         word = np.dtype(WORD[size])
         raw = np.ascontiguousarray(np.broadcast_to(words, addresses.shape)).astype(word, copy=False)
-        undefined = raw.view(np.uint8).reshape(*addresses.shape, size) != 0
+        bits = raw.view(np.uint8).reshape(*addresses.shape, size)
+        undefined = bits != 0
         if not undefined.any():
             return
         for mask, part in self._parts(active, space, addresses):
             where, offsets = self._memory.resolve(instruction, part, space, addresses[mask], size)
             places, held = _bytes(offsets, size), undefined[mask]
+            where.forget(places[held], ~bits[mask][held])
             if where is self._memory.global_space:
-                escaping = self._escaping(part, offsets, held)
-                if escaping.any():
-                    self.escaped = part.lanes[escaping], places[escaping][held[escaping]]
-            where.forget(places[held])
-            if self.storing is not None:
+                self._store_globally(instruction, part, places, bits[mask])
+            elif self.storing is not None:
                 self._note_store(where, places[held], self.storing.origin)
 
     def accept(self, places: Offsets) -> None:
         """What escaped to some bytes of global memory has been reported, and once is enough."""
-        self._memory.global_space.shadow[places] |= np.uint8(INITIALISED)
+        self._memory.global_space.mark(places, 1, MAPPED | INITIALISED | WRITTEN)
 
-    def _escaping(self, active: Active, offsets: Offsets, undefined: Flags) -> Flags:
-        """Which lanes take undefined bytes to global memory that are more than a copy of what lay in memory.
+    def _store_globally(
+        self, instruction: Instruction, active: Active, places: Offsets, bits: NDArray[np.uint8]
+    ) -> None:
+        """Undefined bits have been stored to global memory: where they are more than a copy they have ``escaped``.
 
-        A copy of global memory moves what is undefined there, unless the host reads the target and nothing else is
-        written to it. One of shared or local memory may move padding: bytes that every lane lacks, beside others.
+        A copy of global memory moves what is undefined there, unless the host reads the target and it is no padding.
+        One of shared or local memory may move padding: bytes that every lane lacks, beside others.
         """
-        rows: Flags = undefined.reshape(active.count, -1)
+        undefined: Flags = bits != 0
+        rows = undefined.reshape(active.count, -1)
         some: Flags = np.asarray(rows.any(axis=1))
-        all_of_it = rows.all(axis=1)
+        whole: Flags = np.asarray(rows.all(axis=1))
         storing = self.storing
-        if storing is None:
-            return some
-        padding = not all_of_it.any() and bool((rows == rows[0]).all())
-        wrong: Flags = some & storing.values[active.index]
-        if not padding:
-            wrong |= some & storing.own[active.index]
-        if all_of_it.any():
-            homes = [self._memory.global_space.around(int(each)) for each in offsets.reshape(active.count, -1)[:, 0]]
-            wrong |= all_of_it & np.array([home is None or home.read_by_host for home in homes])
-        return wrong
+        wrong = some
+        if storing is not None:
+            padding = not whole.any() and bool((rows == rows[0]).all())
+            wrong = some & storing.values[active.index]
+            if not padding:
+                wrong |= some & storing.own[active.index]
+            values = whole | (some & storing.alone[active.index])
+            if values.any():
+                space = self._memory.global_space
+                homes = space.numbers_around(places.reshape(active.count, -1)[:, 0])
+                wrong |= values & np.array([home.read_by_host for home in space.allocations])[homes]
+            # A word with a field of bits that has been written is undefined for the others and for its padding.
+            values &= ~wrong & ~(whole & (bits.reshape(active.count, -1) != 0xFF).any(axis=1))
+            for lanes, is_value in ((values, True), (some & ~values, False)):
+                if lanes.any():
+                    thread = self._memory.thread(active.lanes[np.argmax(lanes)])
+                    alone = bool(storing.alone[active.index][lanes].any())
+                    bytes_there = places[lanes][undefined[lanes]]
+                    self._note_global_store(instruction, thread, bytes_there, storing.origin, is_value, alone)
+        if wrong.any():
+            self.escaped = active.lanes[wrong], places[wrong][undefined[wrong]]
+
+    def _note_global_store(
+        self, instruction: Instruction, thread: str, places: NDArray[np.int64], origin: ValueOrigin, is_value: bool,
+        alone: bool,
+    ) -> None:  # fmt: skip
+        """Note where undefined bytes of global memory come from, also for later launches and for the host."""
+        space = self._memory.global_space
+        self._note_store(space, places, origin)
+        before = origin.before
+        store = UndefinedCopy(
+            self._memory.kernel,
+            thread,
+            instruction.text,
+            instruction.location,
+            origin.said.removesuffix(", ") if before is None else before.read,
+            origin.location if before is None else before.first,
+            alone,
+        )
+        if is_value:
+            space.shadow[places] |= np.uint8(COPIED)
+        for number in np.unique(space.numbers_around(places)).tolist():
+            home = space.allocations[number]
+            if is_value:
+                home.value_from = store
+            else:
+                home.padding_from = store
 
     def check_read(
         self,
@@ -218,7 +258,8 @@ class UndefinedMemory:
         undefined = self._memory.undefined_bytes(where, places)
         if undefined.any():
             self._note_load(instruction, where, places[undefined])
-        words: Array = np.where(undefined, np.uint8(0xFF), np.uint8(0)).view(WORD[size]).reshape(offsets.shape)
+        bits = np.where(undefined, ~where.defined_bits(places), np.uint8(0))
+        words: Array = bits.view(WORD[size]).reshape(offsets.shape)
         return words
 
     def start_wave(self) -> None:
@@ -226,9 +267,22 @@ class UndefinedMemory:
         for name in ("shared", "local"):
             self._origins.pop(name, None)
 
-    def note_copy(self, instruction: Instruction, source: Space, first: int, target: Space, places: Offsets) -> None:
-        """An asynchronous copy has brought undefined bytes to some places, the first of them from ``first``."""
-        self._note_store(target, places, self._read_from(instruction, source, first, 16))
+    def note_copy(
+        self, instruction: Instruction, thread: str, source: Space, from_: Offsets, target: Space, places: Offsets
+    ) -> None:
+        """An asynchronous copy has brought the undefined bytes of ``source`` at ``from_`` to some places of ``target``.
+
+        Into global memory it brings words of 16 bytes, and what is undefined of one that holds something is padding.
+        """
+        origin = self.origin_of(instruction, source, from_, 16)
+        if target is not self._memory.global_space:
+            self._note_store(target, places, origin)
+            return
+        words, counts = np.unique(places >> 4, return_counts=True)
+        values = np.isin(places >> 4, words[counts == 16]) | origin.alone
+        for flags, is_value in ((values, True), (~values, False)):
+            if flags.any():
+                self._note_global_store(instruction, thread, places[flags], origin, is_value, origin.alone)
 
     def copied_from_global(self, where: Space, places: Offsets) -> Flags:
         """Which of some undefined bytes are a copy of global memory."""
@@ -251,40 +305,65 @@ class UndefinedMemory:
             origins.append(origin)
             known[origin] = len(origins)
         numbers[places] = known[origin]
-        if where is self._memory.global_space and places.size:
-            home = self._memory.global_space.around(int(places[0]))
-            if home is not None:
-                home.undefined_from = origin.said.removesuffix(", ")
+
+    def copy_origins(self, where: Space, target: Offsets, source: Offsets) -> None:
+        """What is undefined of ``target`` is a copy of ``source``, byte for byte."""
+        if where.name in self._origins:
+            numbers = self._origins[where.name][0]
+            numbers[target] = numbers[source]
 
     def _note_load(self, instruction: Instruction, where: Space, places: NDArray[np.int64]) -> None:
         """Note in ``loaded`` the origin of undefined bytes that are read."""
-        self.loaded = self.origin_of(instruction, where, places)
+        self.loaded = self.origin_of(instruction, where, places, element_bytes(instruction))
 
-    def origin_of(self, instruction: Instruction, where: Space, places: NDArray[np.int64]) -> ValueOrigin:
-        """The origin of undefined bytes that are read: of several the one of which most is wrong."""
-        width = element_bytes(instruction)
+    def origin_of(self, instruction: Instruction, where: Space, places: NDArray[np.int64], width: int) -> ValueOrigin:
+        """The origin of undefined bytes of elements of ``width`` bytes that are read: of several the one of which most
+        is wrong."""
         numbers, _, origins = self._origins.get(where.name, (None, {}, []))
         stored = np.zeros(1, np.uint32) if numbers is None else np.unique(numbers[places])
-        found = [origins[number - 1].narrowed(width) for number in stored.tolist() if number]
+        found = [origins[number - 1].packed(width) for number in stored.tolist() if number]
         if not stored[0]:
-            place = int(places[0] if numbers is None else places[np.argmin(numbers[places])])
-            found.append(self._read_from(instruction, where, place, width))
+            found.append(
+                self._read_from(instruction, where, places if numbers is None else places[numbers[places] == 0], width)
+            )
         worst: ValueOrigin = min(found, key=ValueOrigin.rank)
         return worst
 
-    def _read_from(self, instruction: Instruction, where: Space, place: int, width: int) -> ValueOrigin:
+    def _read_from(self, instruction: Instruction, where: Space, places: NDArray[np.int64], width: int) -> ValueOrigin:
         """The origin of what an instruction reads: of those of many executions the first ones are told apart."""
         known = self._loads.setdefault((id(instruction), where.name), [])
-        said = f"read at {instruction.location} from {where.name} memory at {self._memory.describe(where, place)}, "
-        same = next((each for each in known if each.said == said), None)
+        copied = "global" if where is self._memory.global_space else "own"
+        before = self._brought_by(int(places[0])) if copied == "global" else None
+        alone = copied == "global" and (self._alone(places) or (before is not None and before.alone))
+        said = (
+            f"read at {instruction.location} from {where.name} memory at {self._memory.describe(where, int(places[0]))}"
+        )
+        said += f", where a kernel has put what was {before.read}, " if before is not None else ", "
+        same = next((each for each in known if each.said == said and each.alone == alone), None)
         if same is None and len(known) < _ORIGINS_OF_A_LOAD:
-            copied = "global" if where is self._memory.global_space else "own"
-            same = ValueOrigin(said, instruction.location, copied=copied, width=width)
+            same = ValueOrigin(said, instruction.location, copied=copied, width=width, alone=alone, before=before)
             known.append(same)
         return same or known[-1]
 
+    def _alone(self, places: NDArray[np.int64]) -> bool:
+        """Whether nothing has been written in the lines of some bytes of global memory."""
+        lines = self._memory.global_space.shadow
+        lines = lines[: len(lines) // LINE_BYTES * LINE_BYTES].reshape(-1, LINE_BYTES)
+        numbers = np.unique(places // LINE_BYTES)
+        return bool(numbers[-1] < len(lines)) and not (lines[numbers] & (INITIALISED | PARTLY)).any()
+
+    def _brought_by(self, place: int) -> UndefinedCopy | None:
+        """The store of an earlier launch that has brought an undefined value to a place of global memory."""
+        space = self._memory.global_space
+        home = space.around(place) if space.shadow[place] & COPIED else None
+        return None if home is None else home.value_from
+
 
 _ORIGINS_OF_A_LOAD = 64
+
+LINE_BYTES = 128
+"""A line of the cache. Padding is not longer, even where structs are aligned to lines, so that what nothing has written
+is none if its line holds nothing else."""
 
 
 def element_bytes(instruction: Instruction) -> int:
@@ -303,9 +382,11 @@ class ValueOrigin:
             it has been computed, or comes from a register or another lane.
         width: bytes of it that come from memory; what is wider has been extended, unless it was put together of
             ``pieces``.
+        alone: nothing was written in the lines of global memory that it was read from.
+        before: the store of an earlier launch that had brought it there.
     """
 
-    __slots__ = ("_variants", "copied", "fix", "location", "pieces", "said", "width")
+    __slots__ = ("_variants", "alone", "before", "copied", "fix", "location", "pieces", "said", "width")
 
     def __init__(
         self,
@@ -316,7 +397,11 @@ class ValueOrigin:
         copied: str = "",
         width: int = 16,
         pieces: bool = False,
+        alone: bool = False,
+        before: UndefinedCopy | None = None,
     ) -> None:
+        self.alone = alone
+        self.before = before
         self.said = said
         self.location = location
         self.fix = fix
@@ -350,7 +435,10 @@ class ValueOrigin:
         if key == (self.copied, self.width, self.pieces):
             return self
         if key not in self._variants:
-            made = ValueOrigin(self.said, self.location, self.fix, copied=copied, width=width, pieces=key[2])
+            made = ValueOrigin(
+                self.said, self.location, self.fix, copied=copied, width=width, pieces=key[2], alone=self.alone,
+                before=self.before,
+            )  # fmt: skip
             made._variants = self._variants
             self._variants[key] = made
         return self._variants[key]
@@ -364,11 +452,13 @@ class StoredOrigins:
         origin: of all of it, the one of which most is wrong.
         values: of each lane of the wave, whether it stores something undefined that is more than a copy.
         own: the same of a copy of shared or local memory.
+        alone: the same of a copy of global memory around which nothing was written.
     """
 
     origin: ValueOrigin
     values: Flags
     own: Flags
+    alone: Flags
 
 
 def _bytes(offsets: Offsets, size: int) -> Offsets:

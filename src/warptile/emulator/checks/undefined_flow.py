@@ -64,10 +64,12 @@ BITWISE = frozenset({"and", "or", "xor", "not", "lop3"})
 
 MOVES = frozenset(
     {"ld", "ldu", "ldmatrix", "wmma", "mov", "st", "stmatrix", "shfl", "movmatrix", "mma", "wgmma", "shl", "shr", "bfe",
-     "prmt", "cvt"}
+     "bfi", "prmt", "cvt", "mul"}
 )  # fmt: skip
 """Opcodes of which some instructions only move data, or multiply it."""
 
+_BYTE_SHIFTS = tuple(Immediate(1 << bits) for bits in (8, 16, 24))
+"""Factors by which compilers multiply a byte to have it where it belongs in a word."""
 
 COMPUTES = frozenset(
     {"mov", "add", "sub", "mul", "mul24", "mad", "mad24", "fma", "min", "max", "abs", "neg", "sad", "and", "or", "xor",
@@ -94,8 +96,10 @@ def moved_data(instruction: Instruction) -> tuple[int, ...] | None:
         return ((0, 1) if in_registers else (0,)) if "mma_async" in modifiers else None
     if opcode in ("shl", "shr", "bfe") and all(isinstance(each, Immediate) for each in operands[2:]):
         return (1,)
-    if opcode == "prmt" and isinstance(operands[3], Immediate):
+    if opcode in ("prmt", "bfi") and all(isinstance(each, Immediate) for each in operands[3:]):
         return (1, 2)
+    if opcode == "mul":
+        return (1,) if modifiers[0] == "wide" and modifiers[1][0] == "u" and operands[2] in _BYTE_SHIFTS else None
     whole = len(modifiers) == 2 and all(each[0] in "us" for each in modifiers)
     return (1,) if opcode == "cvt" and whole else None
 
@@ -230,7 +234,8 @@ class UndefinedFlow:
                     target.clear(active)
 
             return defined
-        rule = self._bitwise(instruction) or self._halves(instruction) or self._flags(instruction, read)
+        exact = self._bitwise(instruction) or self._halves(instruction) or self._selected(instruction)
+        rule = exact or self._flags(instruction, read)
         become = self._becoming(instruction, read)
 
         def followed(active: Active) -> None:
@@ -281,14 +286,16 @@ class UndefinedFlow:
         opcode, modifiers, operands = instruction.opcode, instruction.modifiers, instruction.operands
         if opcode == "selp":
             chosen = operands[3].register if isinstance(operands[3], Negated) else operands[3]
-            decided = isinstance(chosen, Register) and all(each.name != chosen.name for each in read)
-            return (lambda origin: origin) if decided else ValueOrigin.computed
+            if not isinstance(chosen, Register) or all(each.name != chosen.name for each in read):
+                return lambda origin: origin
+            by = self.registers.of(chosen)
+            return lambda origin: origin.computed() if by.some else origin
         if opcode == "mov" and isinstance(operands[1], Vector):
             width = TYPE_BYTES.get(modifiers[-1], 16)
             return lambda origin: origin.packed(width)
-        if opcode in ("prmt", "or"):
+        if opcode in ("prmt", "or", "bfi"):
             return ValueOrigin.assembled
-        if opcode in ("mov", "shfl", "movmatrix"):
+        if opcode in ("mov", "shfl", "movmatrix") or (opcode == "mul" and moved_data(instruction)):
             return lambda origin: origin
         if opcode == "cvt" and len(modifiers) == 2:
             width = TYPE_BYTES.get(modifiers[0], 16)
@@ -296,11 +303,16 @@ class UndefinedFlow:
         # Compilers take words apart by shifts and masks and put them together again: bytes are copied by that too.
         last = operands[-1]
         amount = int(last.value) if opcode in ("and", "shl", "shr", "bfe") and isinstance(last, Immediate) else None
-        if amount is None or amount < 0 or modifiers[-1].startswith("s"):
+        if opcode == "and" and amount is not None and amount < 0:  # a field of bits is taken out
+            return lambda origin: origin
+        if amount is None or amount < 0 or modifiers[-1].startswith("s") or (opcode[0] == "s" and amount % 8):
             return ValueOrigin.computed
         if opcode == "shr":
-            return lambda origin: origin.narrowed(origin.width - -(-amount // 8))
-        width = {"and": -(-amount.bit_length() // 8), "bfe": -(-amount // 8)}.get(opcode, 16)
+            return lambda origin: origin if origin.pieces else origin.narrowed(origin.width - amount // 8)
+        if opcode == "shl":  # a byte is put where it belongs, unless some of it is lost
+            room = TYPE_BYTES[modifiers[-1]] - amount // 8
+            return lambda origin: origin if origin.pieces or origin.width <= room else origin.computed()
+        width = -(-amount.bit_length() // 8) if opcode == "and" else -(-amount // 8)
         return lambda origin: origin.narrowed(width)
 
     def _moving(
@@ -425,7 +437,7 @@ class UndefinedFlow:
         """A store of undefined bits: noted in memory; in global memory reported, unless it only copies."""
         memory = self.memory
         lanes = self.machine.geometry.lanes
-        values, own = np.zeros(lanes, np.bool_), np.zeros(lanes, np.bool_)
+        values, own, alone = (np.zeros(lanes, np.bool_) for _ in range(3))
         width = element_bytes(instruction)
         found: list[tuple[int, Register, ValueOrigin]] = []
         for each in read:
@@ -443,10 +455,12 @@ class UndefinedFlow:
                     origin = origin.computed()
             if origin.copied != "global":
                 (own if origin.copied else values)[active.lanes[flags]] = True
+            elif origin.alone:
+                alone[active.lanes[flags & self._wholly(each, width, active)]] = True
             found.append((origin.rank(), each, origin))
         found.sort(key=lambda each: each[0])
         memory.escaped = None
-        memory.storing = StoredOrigins(found[0][2], values, own)
+        memory.storing = StoredOrigins(found[0][2], values, own, alone)
         move(active)
         memory.storing = None
         if memory.escaped is None:
@@ -496,18 +510,14 @@ class UndefinedFlow:
         return Assembler(self.machine).source(instruction.operands[-1], np.uint32)
 
     def _conditions(self, instruction: Instruction) -> dict[str, Callable[[Active], Flags]]:
-        """In which lanes an operand matters, where that depends on a predicate: of `selp`, and of `setp.and` and `.or`.
+        """In which lanes an operand matters, where that depends on a predicate: of `setp.and` and `.or`.
 
         Compilers work out ``a && b`` without a branch, b undefined where a is false.
         """
         opcode, modifiers, operands = instruction.opcode, instruction.modifiers, instruction.operands
-        if opcode == "selp":
-            chosen = self._decided(operands[3], True), self._decided(operands[3], False)
-            found = list(zip(operands[1:3], chosen, strict=True))
-        elif opcode in ("setp", "set") and {"and", "or"} & set(modifiers):
-            found = [(operand, self._decided(operands[3], "and" in modifiers)) for operand in operands[1:3]]
-        else:
+        if opcode not in ("setp", "set") or not {"and", "or"} & set(modifiers):
             return {}
+        found = [(operand, self._decided(operands[3], "and" in modifiers)) for operand in operands[1:3]]
         names = [operand.name for operand, _ in found if isinstance(operand, Register)]
         return {
             operand.name: condition
@@ -546,6 +556,25 @@ class UndefinedFlow:
                 found = (undefined[0] & (b | undefined[1])) | (undefined[1] & a)
             else:
                 found = np.bitwise_or.reduce(np.broadcast_arrays(*undefined))
+            for each in targets:
+                each.bits[active.index] = found
+                each.some = True
+
+        return rule
+
+    def _selected(self, instruction: Instruction) -> Callable[..., None] | None:
+        """The bits of `selp` are those of the operand that is chosen, and undefined if the choice is."""
+        target = instruction.operands[0]
+        if instruction.opcode != "selp" or not isinstance(target, Register):
+            return None
+        kind = self.machine.registers.array(target).dtype
+        first, second = (self._bits_of(each, kind) for each in instruction.operands[1:3])
+        chosen = Assembler(self.machine).source(instruction.operands[3], np.bool_)
+        undecided = self._bits_of(instruction.operands[3], np.dtype(np.bool_))
+
+        def rule(active: Active, targets: list[UndefinedRegister]) -> None:
+            bits = np.where(chosen(active), first(active), second(active))
+            found = np.where(undecided(active), ones(kind), bits)
             for each in targets:
                 each.bits[active.index] = found
                 each.some = True

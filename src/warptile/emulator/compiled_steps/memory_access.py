@@ -27,7 +27,7 @@ from warptile.emulator.compiled_steps.word_code import (
     write_64,
 )
 from warptile.emulator.memory.accesses import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES
-from warptile.emulator.memory.spaces import INITIALISED, MAPPED, WRITTEN
+from warptile.emulator.memory.spaces import IN_FLIGHT, INITIALISED, MAPPED, MBARRIER, WRITTEN
 
 (ADDRESS, ADDRESS_BYTES, OFFSET, SPACE, SIZE, ELEMENT_BYTES, ELEMENTS, COUNTERS, TAG, REGISTER_BYTES, SIGNED,
  REGISTERS) = range(12)  # fmt: skip
@@ -42,7 +42,7 @@ GLOBAL, SHARED, LOCAL, GENERIC = range(4)
 
 HOLDS = MAPPED | INITIALISED | WRITTEN
 FOUR_BYTES, EIGHT_BYTES = 0x01010101, 0x0101010101010101
-CHANGING = 0xFF & ~WRITTEN
+CHANGING = MAPPED | INITIALISED | IN_FLIGHT | MBARRIER
 """Shadow bits that a load looks at."""
 
 

@@ -387,13 +387,14 @@ class Memory:
         return flags
 
     def carry_undefined(
-        self, instruction: Instruction, source: tuple[Space, Offsets], target: tuple[Space, Offsets]
+        self, instruction: Instruction, lane: int, source: tuple[Space, Offsets], target: tuple[Space, Offsets]
     ) -> None:
-        """An asynchronous copy has written the bytes of ``target`` with those of ``source``, which were undefined."""
+        """An asynchronous copy of a lane has written the bytes of ``target`` with those of ``source``, which were
+        undefined."""
         (space, places), (where, held) = source, target
-        where.forget(held)
+        where.forget(held, space.defined_bits(places))
         if self.undefined is not None and held.size:
-            self.undefined.note_copy(instruction, space, int(places[0]), where, held)
+            self.undefined.note_copy(instruction, self.thread(lane), space, places, where, held)
 
     def _copy_into(self, where: Space, offset: int, size: int) -> Instruction | None:
         """The asynchronous copy that will write bytes, where it is known."""

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from warptile.emulator.memory.accesses import GLOBAL_BASE
 from warptile.emulator.memory.device_heap import DeviceHeap, HeapSnapshot
 from warptile.emulator.memory.spaces import (
+    COPIED,
     GUARD_BYTES,
     IN_FLIGHT,
     INITIALISED,
     MAPPED,
     PARAMETERS,
+    PARTLY,
     WRITTEN,
     GlobalBuffer,
     GlobalSpace,
@@ -24,6 +26,7 @@ from warptile.emulator.memory.spaces import (
     SpaceUndo,
     room,
 )
+from warptile.emulator.memory.undefined_copies import UnwrittenBytes, gaps
 from warptile.emulator.program import FUNCTION_ADDRESS_BASE
 from warptile.errors import EmulationError, IllegalAddress
 from warptile.ptx.instruction import PtxModule, Variable
@@ -127,7 +130,19 @@ class DeviceMemory:
     def unwritten(self, address: int, size: int) -> int:
         """How many of some bytes nothing has written yet."""
         offset = address - GLOBAL_BASE
-        return int(np.count_nonzero(self.space.shadow[offset : offset + size] & INITIALISED == 0))
+        return int(np.count_nonzero(self.space.shadow[offset : offset + size] & (INITIALISED | PARTLY) == 0))
+
+    def look_at_unwritten(self, address: int, size: int) -> UnwrittenBytes | None:
+        """What the host has to know if it reads bytes of one allocation; None if all of them hold a value."""
+        count = self.unwritten(address, size)
+        if not count:
+            return None
+        home = self.home(address, size, "copy from the device")
+        shadow = self.space.shadow[address - GLOBAL_BASE :][:size]
+        found = gaps(shadow & (INITIALISED | PARTLY) == 0)
+        values = bool((shadow & (INITIALISED | COPIED) == COPIED).any())
+        copied = home.value_from if values else home.padding_from
+        return UnwrittenBytes(count, copied, values and copied is not None and (copied.alone or not found), found)
 
     def write(self, address: int, content: NDArray[np.uint8] | bytes) -> None:
         """Change bytes of one allocation. Raises as `home`."""
@@ -145,13 +160,15 @@ class DeviceMemory:
         """Copy bytes; those that held nothing hold nothing afterwards. Raises as `home`."""
         if not size:
             return
-        for address, doing in ((source, "copy from the device"), (target, "copy to the device")):
-            home = self.home(address, size, doing)
+        held = self.home(source, size, "copy from the device")
+        home = self.home(target, size, "copy to the device")
         to, start = target - GLOBAL_BASE, source - GLOBAL_BASE
-        for array in (self.space.data, self.space.shadow):
-            array[to : to + size] = array[start : start + size].copy()
+        self.space.move(slice(to, to + size), slice(start, start + size))
         home.initialised &= bool((self.space.shadow[to : to + size] & INITIALISED).all())
         home.touched = True
+        if not home.initialised:
+            home.padding_from = held.padding_from or home.padding_from
+            home.value_from = held.value_from or home.value_from
 
     def _set(self, home: GlobalBuffer, offset: int, raw: NDArray[np.uint8]) -> None:
         self.space.data[offset : offset + raw.size] = raw

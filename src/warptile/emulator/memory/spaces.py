@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warptile.emulator.lanes import POISON_BYTE, Array
+from warptile.emulator.memory.undefined_copies import UndefinedCopy
 
 PARAMETERS = "kernel parameters"
 """The allocation that holds the arguments of a launch."""
@@ -18,9 +19,10 @@ PARAMETERS = "kernel parameters"
 GUARD_BYTES = 256
 """Every global buffer starts at a multiple of this and is followed by at least as many bytes that belong to nobody."""
 
-MAPPED, INITIALISED, WRITTEN, IN_FLIGHT, MBARRIER = 1, 2, 4, 8, 16
+MAPPED, INITIALISED, WRITTEN, IN_FLIGHT, MBARRIER, COPIED, PARTLY = 1, 2, 4, 8, 16, 32, 64
 """Shadow bits of a byte: it may be accessed; it holds a value; the kernel wrote it; an asynchronous copy will; it is
-part of an mbarrier, which only `mbarrier` instructions may access."""
+part of an mbarrier, which only `mbarrier` instructions may access. Of one that holds no value: a kernel has copied that
+here, and not as padding; some of its bits are defined, those of a bit field."""
 
 WORD: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 """The type of a word of so many bytes; complex128 stands for 16."""
@@ -48,6 +50,7 @@ class Space:
         # Backed by 16-byte elements so that every wider view is aligned.
         self.data: NDArray[np.uint8] = np.zeros(chunks, dtype=np.complex128).view(np.uint8)
         self.shadow: NDArray[np.uint8] = np.zeros(chunks, dtype=np.complex128).view(np.uint8)
+        self._defined: NDArray[np.uint8] | None = None
         self._data: dict[int, Array] = {size: self.data.view(word) for size, word in WORD.items()}
         self._shadow: dict[int, Array] = {size: self.shadow.view(word) for size, word in WORD.items() if size <= 8}
 
@@ -82,9 +85,29 @@ class Space:
             missing |= (table[first + 1] & mask) != want
         return missing
 
-    def forget(self, places: Offsets) -> None:
-        """Bytes that have just been written hold nothing that is defined."""
+    def forget(self, places: Offsets, defined: NDArray[np.uint8] | None = None) -> None:
+        """Bytes that have just been written hold nothing that is defined, but for bits that are set in ``defined``."""
         self.shadow[places] &= np.uint8(0xFF & ~INITIALISED)
+        if defined is None or not defined.any():
+            return
+        if self._defined is None:
+            self._defined = np.zeros(len(self.data), np.uint8)
+        some = defined != 0
+        self._defined[places[some]] = defined[some]
+        self.shadow[places[some]] |= np.uint8(PARTLY)
+
+    def defined_bits(self, places: Offsets) -> NDArray[np.uint8]:
+        """Of bytes that hold no value, the bits that are defined all the same."""
+        if self._defined is None:
+            return np.zeros(places.shape, np.uint8)
+        bits: NDArray[np.uint8] = np.where(self.shadow[places] & PARTLY, self._defined[places], np.uint8(0))
+        return bits
+
+    def move(self, target: Offsets | slice, source: Offsets | slice) -> None:
+        """Copy bytes, and what is known of them."""
+        for array in (self.data, self.shadow, self._defined):
+            if array is not None:
+                array[target] = array[source].copy()
 
     def mark(self, offsets: Offsets, size: int, bits: int) -> None:
         """Set the shadow of each element to exactly ``bits``."""
@@ -105,7 +128,7 @@ class GlobalBuffer:
         padded: what was not initialised at first lies between or behind the rows of an operand.
         read_by_host: the host reads all of it after the launch, without a call that could be checked.
         touched: since the last launch began it has been made, or something has been written to it.
-        undefined_from: where a kernel has read what it has copied here and nothing had written, for messages.
+        padding_from, value_from: the last store here of what nothing had written, as padding and as a value.
     """
 
     name: str
@@ -116,7 +139,8 @@ class GlobalBuffer:
     padded: bool = False
     read_by_host: bool = False
     touched: bool = True
-    undefined_from: str = ""
+    padding_from: UndefinedCopy | None = None
+    value_from: UndefinedCopy | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +149,7 @@ class SpaceSnapshot:
 
     data: NDArray[np.uint8]
     shadow: NDArray[np.uint8]
+    defined: NDArray[np.uint8] | None
     allocations: tuple[GlobalBuffer, ...]
     freed: tuple[GlobalBuffer, ...]
 
@@ -135,13 +160,13 @@ class SpaceUndo:
 
     Attributes:
         top: end of the last allocation.
-        saved: by the start of an allocation, its bytes and their shadow.
+        saved: by the start of an allocation, its bytes, their shadow, and which of their bits are defined.
     """
 
     top: int
     allocations: tuple[GlobalBuffer, ...]
     freed: tuple[GlobalBuffer, ...]
-    saved: dict[int, tuple[NDArray[np.uint8], NDArray[np.uint8]]]
+    saved: dict[int, tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8] | None]]
 
 
 def _up(value: int, multiple: int) -> int:
@@ -197,9 +222,12 @@ class GlobalSpace(Space):
 
     def _grow(self, size: int) -> None:
         self.changes += 1
-        data, shadow = self.data, self.shadow
+        data, shadow, defined = self.data, self.shadow, self._defined
         self._back(size)
         self.data[: len(data)], self.shadow[: len(shadow)] = data, shadow
+        if defined is not None:
+            self._defined = np.zeros(len(self.data), np.uint8)
+            self._defined[: len(defined)] = defined
 
     def _place(self, needed: int, alignment: int) -> tuple[int, int] | None:
         """Among the allocations the number of a new one that needs so many bytes, and where it may begin."""
@@ -237,11 +265,11 @@ class GlobalSpace(Space):
             self.freed = deque((gone for gone in self.freed if not _overlap(gone, made)), maxlen=_REMEMBERED)
         return made
 
-    def forget(self, places: Offsets) -> None:
-        """Bytes that have just been written hold nothing that is defined."""
-        super().forget(places)
-        homes = {id(home): home for home in map(self.around, np.unique(places).tolist()) if home is not None}
-        for home in homes.values():
+    def forget(self, places: Offsets, defined: NDArray[np.uint8] | None = None) -> None:
+        """Bytes that have just been written hold nothing that is defined, but for bits that are set in ``defined``."""
+        super().forget(places, defined)
+        for number in np.unique(self.numbers_around(places)).tolist():
+            home = self.allocations[number]
             if home.initialised:
                 home.initialised = False
                 self.changes += 1
@@ -268,9 +296,11 @@ class GlobalSpace(Space):
 
     def snapshot(self) -> SpaceSnapshot:
         """The allocations, their bytes and their shadow, for `restore`."""
+        defined = None if self._defined is None else self._defined[: self._top].copy()
         return SpaceSnapshot(
-            self.data[: self._top].copy(), self.shadow[: self._top].copy(), tuple(self.allocations), tuple(self.freed)
-        )
+            self.data[: self._top].copy(), self.shadow[: self._top].copy(), defined, tuple(self.allocations),
+            tuple(self.freed),
+        )  # fmt: skip
 
     def remember(self) -> SpaceUndo:
         """The same for `restore`, but that bytes are kept when they are about to change: `touch` must be told."""
@@ -291,7 +321,8 @@ class GlobalSpace(Space):
         if undo is None or home.start in undo.saved or not any(home is each for each in undo.allocations):
             return
         place = slice(home.start, home.start + home.size)
-        undo.saved[home.start] = self.data[place].copy(), self.shadow[place].copy()
+        defined = None if self._defined is None else self._defined[place].copy()
+        undo.saved[home.start] = self.data[place].copy(), self.shadow[place].copy(), defined
 
     def restore(self, snapshot: SpaceSnapshot | SpaceUndo) -> None:
         """Undo what has been written, allocated and freed since."""
@@ -301,12 +332,17 @@ class GlobalSpace(Space):
             for made in self.allocations:
                 if id(made) not in kept:
                     self.shadow[made.start : made.start + made.size] = 0
-            for start, (data, shadow) in snapshot.saved.items():
-                self.data[start : start + len(data)], self.shadow[start : start + len(data)] = data, shadow
+            for start, (data, shadow, defined) in snapshot.saved.items():
+                place = slice(start, start + len(data))
+                self.data[place], self.shadow[place] = data, shadow
+                if self._defined is not None and defined is not None:
+                    self._defined[place] = defined
             top = snapshot.top
         else:
             top = len(snapshot.data)
             self.data[:top], self.shadow[:top] = snapshot.data, snapshot.shadow
+            if self._defined is not None and snapshot.defined is not None:
+                self._defined[:top] = snapshot.defined
         self.shadow[top : self._top] = 0
         self.allocations, self.freed = list(snapshot.allocations), deque(snapshot.freed, maxlen=_REMEMBERED)
         self._starts = [each.start for each in self.allocations]
@@ -342,6 +378,11 @@ class GlobalSpace(Space):
         """The last allocation that starts at or before ``offset``."""
         position = bisect_right(self._starts, offset) - 1
         return self.allocations[position] if position >= 0 else None
+
+    def numbers_around(self, offsets: Offsets) -> NDArray[np.intp]:
+        """The positions among ``allocations`` of those that some bytes lie in."""
+        numbers: NDArray[np.intp] = np.searchsorted(np.array(self._starts, np.int64), offsets, side="right") - 1
+        return numbers
 
     def nearest(self, offset: int) -> GlobalBuffer | None:
         """The allocation that a byte outside all of them is nearest to; None for one before the whole space, as of a

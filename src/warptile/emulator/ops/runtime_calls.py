@@ -143,7 +143,7 @@ class _Arguments:
         undefined = memory.undefined_bytes(space, places)
         if memory.undefined is None or not undefined.any():
             return
-        origin = memory.undefined.origin_of(self._instruction, space, places[undefined])
+        origin = memory.undefined.origin_of(self._instruction, space, places[undefined], size)
         error = UninitializedRead(
             f"printf: {memory.thread(self._lane.lanes[0])} prints argument {self.taken}, {origin.said}which nothing "
             "has written",

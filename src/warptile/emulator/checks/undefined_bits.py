@@ -184,7 +184,8 @@ class UndefinedMemory:
         """Undefined bits have been stored to global memory: where they are more than a copy they have ``escaped``.
 
         A copy of global memory moves what is undefined there, unless the host reads the target and it is no padding.
-        One of shared or local memory may move padding: bytes that every lane lacks, beside others.
+        One of shared or local memory may move padding: bytes that most lanes lack alike, beside others. Of the other
+        lanes memory may have held something else before.
         """
         undefined: Flags = bits != 0
         rows = undefined.reshape(active.count, -1)
@@ -193,7 +194,8 @@ class UndefinedMemory:
         storing = self.storing
         wrong = some
         if storing is not None:
-            padding = not whole.any() and bool((rows == rows[0]).all())
+            lacking = rows[some]
+            padding = not whole.any() and 2 * len(lacking) >= len(rows) and bool((lacking == lacking[0]).all())
             wrong = some & storing.values[active.index]
             if not padding:
                 wrong |= some & storing.own[active.index]

@@ -277,6 +277,20 @@ def test_structs_of_shared_and_local_memory_are_copied_with_their_padding(where:
         assert y.view(np.float32).reshape(32, 4)[:, 0].tolist() == expected(kind)[:32]
 
 
+def test_padding_may_hold_in_some_lanes_what_was_there_before() -> None:
+    """Shared memory is used twice: of a few structs the padding was written by its first use, as something else."""
+    body = (
+        "__shared__ Padded s[32]; for (int i = t; i < 2 * @; i += 32) reinterpret_cast<int*>(s)[i] = t; __syncwarp();"
+        "set(s[t], t); __syncwarp(); reinterpret_cast<Padded*>(y)[t] = s[t ^ 1];"
+    )
+    for reused in ("4", "16"):
+        y = np.zeros(64, np.int32)
+        assert run_on_host_array(body.replace("@", reused), y, collect=True).findings == ()
+        assert y.view(np.float32)[::2].tolist() == [t ^ 1 for t in range(32)]
+    with pytest.raises(UninitializedRead, match=r"shared memory at byte \d+, which nothing has written"):
+        run_on_host_array(body.replace("@", "20"), y)
+
+
 def test_a_tail_that_is_missing_is_no_padding() -> None:
     """Of a tile that is copied by vectors the last one is not full: lanes lack different bytes."""
     body = (

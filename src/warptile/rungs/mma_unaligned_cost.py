@@ -8,8 +8,8 @@
 
 The terms add up: so fits best. Constants are fitted to timings of 158 problems on an H200, batches and single ones in
 all layouts and alignments, with some thirteen configurations each; operands came from DRAM, but those of small problems
-from L2. Of the configurations that were timed, the one that is predicted to be the fastest needs 1.06 times as long as the fastest in the mean, 1.7
-times at most; predictions are within 20 % on seven of ten (2026-11-30, no record).
+from L2. Of the configurations that were timed, the one that is predicted to be the fastest needs 1.06 times as long as
+the fastest in the mean, 1.7 times at most; predictions are within 20 % on seven of ten (2026-11-30, no record).
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from warptile.programs.library_calls import INVALID_VALUE, SUCCESS, Call, CallError, answers, signed, unsigned
+from warptile.programs.memory_size import device_bytes
 from warptile.programs.stand_in_library import ROOM_BYTES
 
 _INVALID_DEVICE = 101
@@ -110,7 +111,7 @@ def _properties(call: Call) -> dict[str, int | list[int]]:
     """What is known of the GPU, by the names in ``cudaDeviceProp``."""
     limits, generation = call.gpu.limits, call.gpu.limits.generation
     return {
-        "totalGlobalMem": 80 << 30, "sharedMemPerBlock": 48 << 10, "regsPerBlock": generation.registers_per_sm,
+        "totalGlobalMem": device_bytes(), "sharedMemPerBlock": 48 << 10, "regsPerBlock": generation.registers_per_sm,
         "warpSize": 32, "memPitch": 2**31 - 1, "maxThreadsPerBlock": 1024, "maxThreadsDim": [1024, 1024, 64],
         "maxGridSize": [2**31 - 1, 65535, 65535], "totalConstMem": 65536, "major": generation.capability // 10,
         "minor": generation.capability % 10, "textureAlignment": 512, "texturePitchAlignment": 32,

@@ -10,6 +10,7 @@ from warptile.programs.fat_binary import FatPtx, ptx_of, target_of
 from warptile.programs.launch_calls import LaunchOptions, attributes_of, launch
 from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, answers, signed, unsigned
 from warptile.programs.memory_calls import malloc_managed
+from warptile.programs.memory_size import device_bytes
 
 _CONTEXT = 0xC0DE0
 """Handle of the one context."""
@@ -36,7 +37,7 @@ def device_get_name(call: Call, where: int, size: int) -> None:
 @answers("cuDeviceTotalMem_v2")
 def device_total_memory(call: Call, where: int) -> None:
     """``cuDeviceTotalMem(size_t*, CUdevice)``."""
-    call.int64(where, 80 << 30)
+    call.int64(where, device_bytes())
 
 
 @answers("cuDeviceComputeCapability")

@@ -7,14 +7,13 @@ from warptile.errors import UninitializedRead
 from warptile.programs.device_calls import check_device
 from warptile.programs.graphs import NodeType
 from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, Work, answers, signed, unsigned
+from warptile.programs.memory_size import device_bytes
 
 _HOST_TO_HOST, _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE, _DEFAULT = range(5)
 _PITCH_BYTES = 512
 _PAGE_BYTES = 4096
 _OUT_OF_MEMORY = 2
 _ALREADY_REGISTERED, _NOT_REGISTERED = 712, 713
-_MEMORY_BYTES = 80 << 30
-"""What ``cudaMemGetInfo`` says there is."""
 
 _MMAP, _MUNMAP = 9, 11
 _READ_WRITE = 3
@@ -77,8 +76,7 @@ def malloc_pitch(call: Call, where: int, pitch: int, width: int, height: int) ->
 def _allocated(call: Call, size: int) -> int:
     if not size:
         return 0
-    if size > _MEMORY_BYTES:
-        raise CallError(_OUT_OF_MEMORY, f"{size} bytes; the emulated GPU has {_MEMORY_BYTES}")
+    _check_room(call, size)
     return call.gpu.memory.allocate(call.gpu.allocation_name(call.function), size)
 
 
@@ -184,6 +182,7 @@ def _shared(call: Call, size: int) -> int:
     """Memory that has one address on the host and on the device."""
     call.gpu.check()
     size = -(-max(size, 1) // _PAGE_BYTES) * _PAGE_BYTES
+    _check_room(call, size)
     memory = call.gpu.memory
     address = memory.allocate(call.gpu.allocation_name(call.function), size, alignment=_PAGE_BYTES)
     try:
@@ -455,9 +454,28 @@ def memset_2d(call: Call, address: int, pitch: int, value: int, width: int, heig
 @answers("cudaMemGetInfo", "cuMemGetInfo_v2")
 def mem_get_info(call: Call, free_bytes: int, total: int) -> None:
     """``cudaMemGetInfo(size_t*, size_t*)``."""
-    used = sum(home.size for home in call.gpu.memory.space.allocations)
-    call.int64(free_bytes, _MEMORY_BYTES - used)
-    call.int64(total, _MEMORY_BYTES)
+    call.int64(free_bytes, max(device_bytes() - _used(call), 0))
+    call.int64(total, device_bytes())
+
+
+def _used(call: Call) -> int:
+    return sum(home.size for home in call.gpu.memory.space.allocations)
+
+
+def _check_room(call: Call, size: int) -> None:
+    """Raise unless the GPU has so many bytes left.
+
+    Raises:
+        CallError: it has not.
+    """
+    if size + len(call.gpu.memory.space.data) <= device_bytes():  # known without adding up all allocations
+        return
+    free = max(device_bytes() - _used(call), 0)
+    if size > free:
+        raise CallError(
+            _OUT_OF_MEMORY,
+            f"{size} bytes; {free} are left of the emulated GPU's {device_bytes()}, a quarter of this machine's memory",
+        )
 
 
 @answers("cudaPointerGetAttributes")

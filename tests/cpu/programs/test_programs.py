@@ -12,8 +12,10 @@ import pytest
 from warptile.cli.main import run
 from warptile.codegen.nvrtc import ptx_alone
 from warptile.codegen.translation_unit import Source
+from warptile.programs import memory_size
 from warptile.programs.device_calls import Properties12
 from warptile.programs.elf_file import ElfFile
+from warptile.programs.memory_size import device_bytes
 from warptile.programs.run_program import read_program
 
 pytestmark = pytest.mark.skipif(
@@ -519,6 +521,41 @@ print(launch("scale", 1, 32, device, c_int(0), shared=100_000))
         "is no kernel that the program has registered",
     ):  # fmt: skip
         assert err.count(said) == 1
+
+
+def test_memory_is_a_share_of_this_machines(program):
+    """A program that wants more is told so, and not killed by the system."""
+    code, out, err = program("""
+free, total, address = c_size_t(), c_size_t(), c_void_p()
+ok(cuda.cudaMemGetInfo(byref(free), byref(total)))
+print(total.value)
+before = free.value
+first = malloc(1 << 20)
+ok(cuda.cudaMemGetInfo(byref(free), byref(total)))
+print(before - free.value)
+print(cuda.cudaMalloc(byref(address), c_size_t(free.value + 1)), cuda.cudaGetLastError())
+print(cuda.cudaMallocManaged(byref(address), c_size_t(free.value + 1), 1), cuda.cudaGetLastError())
+""")
+    total, used, *codes = out.split()
+    assert int(total) == device_bytes() <= 80 << 30
+    assert int(used) == 1 << 20
+    assert codes == ["2"] * 4, err
+    assert f"of the emulated GPU's {total}, a quarter of this machine's memory" in err
+    assert code == 0
+
+
+@pytest.mark.parametrize(("limit", "bytes_of_gpu"), [("max", 24 << 30), ("1073741824", 1 << 28), (None, 24 << 30)])
+def test_a_container_has_less(tmp_path, monkeypatch, limit, bytes_of_gpu):
+    file = tmp_path / "memory.max"
+    if limit is not None:
+        file.write_text(limit + "\n")
+    monkeypatch.setattr(memory_size, "_CONTAINER_LIMIT", file)
+    monkeypatch.setattr(memory_size.os, "sysconf", {"SC_PHYS_PAGES": 24 << 20, "SC_PAGE_SIZE": 4096}.__getitem__)
+    device_bytes.cache_clear()
+    try:
+        assert device_bytes() == bytes_of_gpu
+    finally:
+        device_bytes.cache_clear()
 
 
 @pytest.mark.parametrize(("grid", "captured", "code"), [(1, False, 0), (0, False, 1), (0, True, 1)])

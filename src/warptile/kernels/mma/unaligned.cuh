@@ -40,7 +40,7 @@ struct UnalignedTile {
     const GemmParams<OPERATION>& gemm;
     const ELEMENT *const memory_a, *const memory_b;  // where the first matrices of a batch begin
     const int row, column;
-    unsigned char* const memory;  // stages, then what is stored
+    unsigned char* const memory;  // stages, then patches
 
     // The threads of one tile wait for each other. Of several tiles in a CTA each is a warp's.
     static __device__ __forceinline__ void synchronize() {

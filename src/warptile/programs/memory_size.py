@@ -25,7 +25,7 @@ def device_bytes() -> int:
 def _own_bytes() -> int:
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
-        limit = _CONTAINER_LIMIT.read_text().strip()
+        limit = _CONTAINER_LIMIT.read_text(encoding="ascii").strip()
     except OSError:
         return physical
     return min(physical, int(limit)) if limit.isdigit() else physical

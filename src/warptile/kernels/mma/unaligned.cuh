@@ -68,16 +68,19 @@ struct UnalignedTile {
         const LineFragments<B, false, ACCESS::B> of_b(gemm.b_at(0, column), gemm.ldb, TILE::warp_column());
         const int tiles_k = tiles_along(gemm.k, TILE::BK);
         accumulators.zero();
-#pragma unroll
-        for (int ahead = 0; ahead < max(STAGES - 1, 1); ++ahead) {
+#pragma unroll 1
+        for (int ahead = 0; ahead < STAGES; ++ahead) {  // a short K is on its way as a whole
             if (ahead < tiles_k) stage(ahead);
             cp_async_commit_group();
         }
+        cp_async_wait_group<STAGES - 1>();
 #pragma unroll 1
         for (int tile = 0; tile < tiles_k; ++tile) {
-            cp_async_wait_group<(STAGES > 2 ? STAGES - 2 : 0)>();
-            synchronize();  // the tile is there, and all have read the one before, whose stage is filled next
             if constexpr (STAGES > 1) {
+                if (tile > 0) cp_async_wait_group<STAGES - 2>();
+            }
+            synchronize();  // the tile is there, and all have read the one before, whose stage is filled next
+            if (STAGES > 1 && tile > 0) {
                 if (tile + STAGES - 1 < tiles_k) stage(tile + STAGES - 1);
                 cp_async_commit_group();
             }

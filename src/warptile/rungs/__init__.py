@@ -74,11 +74,12 @@ def rung(name: str) -> Rung:
         raise ArgumentTypeError(f"rung: got {name!r}; it takes a rung's name, such as rung='simt-naive'")
     found = RUNGS.get(name) or BESIDE_THE_LADDER.get(name)
     if found is None:
-        nearest = get_close_matches(name, RUNGS, n=1)
+        nearest = get_close_matches(name, (*RUNGS, *BESIDE_THE_LADDER), n=1)
         hint = f"Did you mean rung={nearest[0]!r}? " if nearest else ""
         raise UnsupportedError(
             f"rung: got {name!r}, and there is no such rung. {hint}"
-            f"list(warptile.rungs.RUNGS) gives every name, such as rung='simt-naive'"
+            f"list(warptile.rungs.RUNGS) gives the names of the ladder, such as rung='simt-naive', and "
+            f"list(warptile.rungs.BESIDE_THE_LADDER) the others"
         )
     return found
 

@@ -3,7 +3,7 @@
 * copies, fragments, stored: what the SM with the most CTAs does for all of them: copies of A and B to shared memory,
   loads of fragments and multiply-adds, and stores of D.
 * latency: each round of as many CTAs as an SM holds waits for its K tiles, one after the other.
-* empty: an SM with fewer CTAs than it could hold waits for its copies and stores instead of working on others.
+* occupancy: an SM with fewer CTAs than it could hold waits for its copies and stores instead of working on others.
 * dram: operands and D once; launch: the launch.
 
 The terms add up: so fits best. Constants are fitted to timings of 158 problems on an H200, batches and single ones in
@@ -39,7 +39,7 @@ fragments and mma; and for its store of an element from each lane, in vectors an
 K_TILE, SHIFTED_K_TILE = 240.0, 95.0
 """Clocks that a round of CTAs waits for a K tile, and more where lines have a shift."""
 
-EMPTY_COPIES, EMPTY_STORED = 2.6, 5.9
+UNOCCUPIED_COPIES, UNOCCUPIED_STORED = 2.6, 5.9
 """Multiples of the clocks of copies and fragments, and of lanes' stores, that an SM waits in proportion to the CTAs
 that it could hold and has not."""
 
@@ -71,7 +71,7 @@ def terms_us(problem: Problem, sizes: Sizes, sms: int, shared_bytes: Any) -> tup
     held = np.minimum(arch("sm_90a").shared_bytes_per_sm // (shared_bytes + 1024), sizes["MIN_BLOCKS"])
     held = np.maximum(held, 1)
     rounds, k_tiles, all_tiles = ceil_div(of_busiest, held), ceil_div(problem.k, bk), of_busiest * tiles
-    empty = np.maximum(0.0, 1 - of_busiest / held)
+    unoccupied = np.maximum(0.0, 1 - of_busiest / held)
 
     copies_a, fragments_a = _operand_clocks(problem.a, problem.a.major == "row", bm, bk, wm)
     copies_b, fragments_b = _operand_clocks(problem.b, problem.b.major == "col", bn, bk, wn)
@@ -81,14 +81,15 @@ def terms_us(problem: Problem, sizes: Sizes, sms: int, shared_bytes: Any) -> tup
     lanes = all_tiles * bm * bn / WARP_LANES
     stored = lanes * (VECTORS if stores_vectors(problem) else REGISTERS)
     shifted = _is_shifted(problem.a) or _is_shifted(problem.b)
-    moved = (problem.m * problem.k + problem.k * problem.n + problem.m * problem.n) * problem.batch * 2
+    of_d = problem.d.dtype.bits // 8 * (2 if problem.reads_matrix_c else 1)
+    moved = (2 * (problem.m + problem.n) * problem.k + of_d * problem.m * problem.n) * problem.batch
     us = 1e6 / H200.clock_hz
     found = {
         "copies": copies * us,
         "fragments": fragments * us,
         "stored": stored * us,
         "latency": rounds * k_tiles * (K_TILE + SHIFTED_K_TILE * shifted) * us,
-        "empty": empty * (EMPTY_COPIES * (copies + fragments) + EMPTY_STORED * lanes) * us,
+        "occupancy": unoccupied * (UNOCCUPIED_COPIES * (copies + fragments) + UNOCCUPIED_STORED * lanes) * us,
         "dram": moved / BYTES_PER_S * 1e6,
         "launch": LAUNCH_US,
     }

@@ -177,6 +177,7 @@ def test_k_of_zero_is_launched():
     ("arguments", "message"),
     [
         ({"rung": "simt-naiv"}, "rung: got 'simt-naiv', and there is no such rung. Did you mean rung='simt-naive'?"),
+        ({"rung": "mma-unalign"}, r"Did you mean rung='mma-unaligned'\? "),
         ({"arch": "sm_20"}, "arch: got 'sm_20'; warptile knows sm_75"),
         ({"rung": "simt-half2"}, "operands are float32; it takes float16"),
         ({"rung": "wmma-async", "arch": "sm_75"}, "it needs compute capability 8.0 and sm_75 has 7.5"),

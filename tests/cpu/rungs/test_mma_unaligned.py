@@ -196,6 +196,18 @@ def test_no_prediction_is_shorter_than_dram():
     assert MMA_UNALIGNED.estimate_us(problem, MMA_UNALIGNED.default_config(problem)) > moved / 4.3e12 * 1e6
 
 
+def test_predictions_count_the_bytes_of_d_and_of_c():
+    halves = batched(400, 256, 256, 16)
+    floats = replace(halves, d=replace(halves.d, dtype=FLOAT))
+    with_c = replace(halves, c=halves.d)
+    config = MMA_UNALIGNED.default_config(halves)
+    of_halves, of_floats, of_both = (
+        MMA_UNALIGNED.estimate_terms_us(each, config)[0]["dram"] for each in (halves, floats, with_c)
+    )
+    of_d = (of_halves / (2 * 16 + 256)) * 256  # each element of D has 2 bytes, as have those of A and B
+    assert of_floats == of_both == pytest.approx(of_halves + of_d)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

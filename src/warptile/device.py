@@ -19,6 +19,9 @@ MAX_SMS_PER_GPC = 18
 PORTABLE_CLUSTER_CTAS = 8
 """CTAs of a cluster that every GPU with clusters takes (CUDA C++ Programming Guide, "Thread Block Clusters")."""
 
+HOPPER = 90
+"""Compute capability times ten from which launches may overlap."""
+
 _MIB = 2**20
 
 
@@ -52,6 +55,12 @@ class DeviceLimits:
     def generation(self) -> Arch:
         """Limits of the compute capability: shared memory, registers, warps."""
         return arch(self.arch)
+
+    @property
+    def overlaps_launches(self) -> bool:
+        """Whether a launch may start before the one before it has ended (programmatic dependent launch): from Hopper
+        on, unless launches leave SMs free, on which two that overlap would run at a time."""
+        return self.generation.capability >= HOPPER and self.max_ctas is None
 
     def co_resident_ctas(self, cluster_ctas: int) -> int:
         """Co-resident CTAs, one on an SM, in clusters of ``cluster_ctas``.

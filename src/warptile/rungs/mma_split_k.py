@@ -101,7 +101,7 @@ class MmaSplitK(RankedRung, MmaFinal):
         values = tuple(each for each in one.instance.values if each[0] != "SPLITS")
         one = replace(one, instance=replace(one.instance, values=values))
         tile_bytes = config["BM"] * config["BN"] * problem.accumulator.bits // 8
-        return shared_by_blocks(one, config["SPLITS"], tile_bytes)
+        return shared_by_blocks(one, config["SPLITS"], tile_bytes, device)
 
 
 MMA_SPLIT_K = MmaSplitK(

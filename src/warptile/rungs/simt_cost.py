@@ -24,6 +24,7 @@ from math import gcd
 from warptile.arch import H200
 from warptile.problem import Operand, Problem
 from warptile.rungs.kernel_spec import Config
+from warptile.rungs.launch_overlap import saved_us
 from warptile.rungs.legality import blocks, ceil_div
 
 FMA_CLOCKS, COPY_CLOCKS, TRANSPOSING, WARP_CLOCKS = 0.862, 7.24, 0.516, 8.59
@@ -55,7 +56,8 @@ def terms_us(seen: Problem, config: Config, sms: int) -> tuple[dict[str, float],
     bm, bn, bk, splits = config["BM"], config["BN"], config["BK"], config.get("SPLITS", 1)
     warps = bm // config["WM"] * (bn // config["WN"])
     k_tiles = ceil_div(ceil_div(seen.k, bk), splits)
-    of_busiest = ceil_div(blocks(seen, config) * splits, sms)
+    ctas = blocks(seen, config) * splits
+    of_busiest = ceil_div(ctas, sms)
     at_a_time = ceil_div(of_busiest, config["MIN_BLOCKS"])
     words = max(seen.accumulator.bits // 32, 1)
     fma = bm * bn * bk / FMA_A_CLOCK[words]
@@ -71,11 +73,12 @@ def terms_us(seen: Problem, config: Config, sms: int) -> tuple[dict[str, float],
     clocks = k_tiles * overlapped(busy, waiting, BUSY_OR_WAITING) + stored
     operand_bytes = (seen.m + seen.n) * seen.k * seen.batch * seen.a.dtype.bits // 8
     d_bytes = seen.m * seen.n * seen.batch * seen.d.dtype.bits // 8 * (2 if seen.reads_matrix_c else 1)
+    launch = LAUNCH_US - (saved_us(ctas, 32 * warps, sms, spreads=True) if "SPLITS" in config else 0.0)
     found = {
         "sm": clocks / H200.clock_hz * 1e6,
         "dram": (operand_bytes / DRAM_BYTES_PER_S[of_b == vector] + d_bytes / STORED_BYTES_PER_S) * 1e6,
         "splits": SPLIT_US + ELEMENT_US * splits * config["TM"] * config["TN"] * words if splits > 1 else 0.0,
-        "launch": LAUNCH_US,
+        "launch": launch,
     }
     return found, overlapped(found["sm"], found["dram"], SM_OR_DRAM) + found["splits"] + found["launch"]
 

@@ -147,7 +147,7 @@ class SimtGemv(RankedRung, SimtRung):
         """As `Rung.resolve`."""
         one = super().resolve(problem, config, device)
         tile_bytes = config["BM"] * config["BN"] * problem.accumulator.bits // 8
-        return shared_by_blocks(one, config["SPLITS"], tile_bytes)
+        return shared_by_blocks(one, config["SPLITS"], tile_bytes, device)
 
     def estimate_us(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> float:
         """As `Rung.estimate_us`."""

@@ -20,6 +20,7 @@ from math import log2
 from warptile.arch import H200
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
+from warptile.rungs.launch_overlap import saved_us
 from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.simt_cost import overlapped
 
@@ -71,7 +72,8 @@ def terms_us(seen: Problem, config: Config, sms: int, *, a_width: int, b_width: 
     shuffles = bm * columns * words * log2(LANES // lanes)
     of_sums = SHUFFLE_CLOCKS * shuffles + SUM_CLOCKS * bm * columns * words
 
-    of_busiest = ceil_div(blocks(seen, config) * splits, sms)
+    ctas = blocks(seen, config) * splits
+    of_busiest = ceil_div(ctas, sms)
     stored = bm * bn * STORED_CLOCKS * (STORED_BY_COLUMNS if seen.d.major == "col" else 1)
     busy = of_busiest * (warps * (seen.k / (splits * bk) * of_step + of_sums) / SCHEDULERS + stored)
     steps = ceil_div(ceil_div(seen.k, bk), splits)
@@ -86,6 +88,6 @@ def terms_us(seen: Problem, config: Config, sms: int, *, a_width: int, b_width: 
         "sm": overlapped(busy, waiting, BUSY_OR_WAITING) / H200.clock_hz * 1e6,
         "dram": (moved / DRAM_BYTES_PER_S + again / L2_BYTES_PER_S) * element_bytes * 1e6,
         "splits": SPLIT_US + ELEMENT_US * splits * bm * bn / (LANES * warps) if splits > 1 else 0.0,
-        "launch": LAUNCH_US,
+        "launch": LAUNCH_US - saved_us(ctas, LANES * warps, sms),
     }
     return found, overlapped(found["sm"], found["dram"], SM_OR_DRAM) + found["splits"] + found["launch"]

@@ -118,7 +118,7 @@ class SimtSplitK(RankedRung, SimtWarptile):
         """As `Rung.resolve`."""
         one = super().resolve(problem, config, device)
         tile_bytes = config["BM"] * config["BN"] * problem.accumulator.bits // 8
-        return shared_by_blocks(one, config["SPLITS"], tile_bytes)
+        return shared_by_blocks(one, config["SPLITS"], tile_bytes, device, spreads=True)
 
 
 SIMT_SPLIT_K = SimtSplitK()

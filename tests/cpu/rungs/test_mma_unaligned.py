@@ -18,6 +18,7 @@ from warptile.rungs.mma_unaligned import KEYS, MMA_UNALIGNED, SIZES
 from warptile.runtime.execute import EmulatorBackend, compiled_ptx
 
 UNALIGNED = {"rung": "mma-unaligned", "backend": "emulator"}
+USUAL = (64, 64, 32, 32, 32, 3, 1, 3)
 HALF, FLOAT = DTYPES["float16"], DTYPES["float32"]
 
 
@@ -84,9 +85,41 @@ def test_results_of_any_type_and_alignment(columns, dtype):
         a, b = a.astype(dtype), b.astype(dtype)
     out = np.full(2 * 37 * columns + 2, 7, dtype)
     d = out[1:-1].reshape(2, 37, columns)
-    wt.matmul(a, b, c.astype(dtype), beta=0.5, out=d, config=named(SIZES[6], 50), **UNALIGNED)
+    wt.matmul(a, b, c.astype(dtype), beta=0.5, out=d, config=named(USUAL, 50), **UNALIGNED)
     assert_close(d, a, b, 0.5 * c.astype(dtype).astype(np.float64))
     assert out[0] == out[-1] == 7
+
+
+@pytest.mark.parametrize("ctas_of_sm", ["few", "many"])
+@pytest.mark.parametrize("layout", ["row col", "col row"])
+def test_copies_are_prepared_before_the_launch_ahead_ends(layout, ctas_of_sm):
+    """Where an SM has few CTAs."""
+    a_major, b_major = layout.split()
+    device = replace(REFERENCE, multiprocessors=132 if ctas_of_sm == "few" else 1)
+    one = Problem.dense(33, 21, 27, HALF, out=HALF, accumulator=FLOAT, a_major=a_major, b_major=b_major)
+    problem = replace(
+        one, batch=20, a=replace(one.a, batch_stride=33 * 27), b=replace(one.b, batch_stride=27 * 21),
+        d=replace(one.d, batch_stride=33 * 21),
+    )  # fmt: skip
+    plan = make_plan(problem, rung="mma-unaligned", config=named((32, 32, 32, 16, 32, 3, 1, 4), 27), device=device)
+    assert dict(plan.kernel.instance.values)["PREPARES"] == (ctas_of_sm == "few")
+    a = drawn(20, 33, 27) if a_major == "row" else drawn(20, 27, 33)
+    b = drawn(20, 27, 21, seed=1) if b_major == "row" else drawn(20, 21, 27, seed=1)
+    d = np.full((20, 33, 21), np.nan, np.float16)
+    EmulatorBackend().emulate(plan, compiled_ptx(plan), {"A": a, "B": b, "D": d}, 1.0, 0.0)
+    assert_close(d, a if a_major == "row" else a.swapaxes(1, 2), b if b_major == "row" else b.swapaxes(1, 2))
+
+
+@pytest.mark.parametrize("gap", [0, 1, 8])
+@pytest.mark.parametrize("columns", [1, 3, 5, 15, 16, 31, 64])
+def test_rows_of_d_of_any_length_and_distance(columns, gap):
+    """Lines without a vector of 16 bytes, all rows as one line, and lines whose ends are of every length."""
+    a, b = lying(3, 37, 20, "row", 0, 0), lying(3, 20, columns, "col", 0, 0, seed=1)
+    wide = np.full((3, 37, columns + gap), 7, np.float16)
+    d = wide[..., gap:]
+    wt.matmul(a, b, out=d, config=named((32, 64, 32, 16, 32, 3, 1, 4), 20), **UNALIGNED)
+    assert_close(d, a, b)
+    assert (wide[..., :gap] == 7).all()
 
 
 def test_an_epilogue():
@@ -221,7 +254,7 @@ def test_predictions_count_the_bytes_of_d_and_of_c():
     ],
 )
 def test_configurations_that_it_refuses(change, reason):
-    config = {**named(SIZES[11], 200), **change}
+    config = {**named(USUAL, 200), **change}
     assert set(config) == set(KEYS)
     assert reason in MMA_UNALIGNED.illegal(batched(4, 100, 100, 200), config)
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "mma/final.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "tile/parts_of_k.cuh"
 
 namespace warptile {
@@ -16,6 +17,7 @@ struct MmaSplitKParams {
     typename CONFIG::OPERATION::ACC_ELEMENT* partials;
     unsigned* arrivals;
     int splits;
+    unsigned lets_next_start;  // the next launch may start early
     BatchStrides strides;
 };
 
@@ -27,6 +29,7 @@ __global__ void __launch_bounds__(CONFIG::TILE::THREADS, CONFIG::MIN_BLOCKS)
     using ELEMENT = typename OPERATION::ACC_ELEMENT;
     using ACCUMULATORS = MmaAccumulators<OPERATION, TILE>;
     static_assert(sizeof(typename OPERATION::REGISTER) == sizeof(ELEMENT), "a register is one sum");
+    if (params.lets_next_start) let_next_launch_start();
     const unsigned splits = params.splits;
     const int tiles_m = tiles_along(params.gemm.m, TILE::BM), tiles_n = tiles_along(params.gemm.n, TILE::BN);
     const PartOfTile<CONFIG::BATCHED> own(splits, tiles_m * tiles_n);
@@ -44,6 +47,7 @@ __global__ void __launch_bounds__(CONFIG::TILE::THREADS, CONFIG::MIN_BLOCKS)
     of_part.k = end - begin;
     extern __shared__ __align__(128) unsigned char memory[];  // stages, then patches
     ACCUMULATORS accumulators;
+    wait_for_previous_launch();
     multiply_tile<CONFIG>(accumulators, of_part, row, column, shared_address(memory));
 
     constexpr int COUNT = sizeof(accumulators.at) / sizeof(ELEMENT);

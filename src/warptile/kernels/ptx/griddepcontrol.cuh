@@ -16,4 +16,16 @@ __device__ __forceinline__ void griddepcontrol_launch_dependents() {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
+// The same in kernels that also run on GPUs before Hopper, whose launches follow each other.
+__device__ __forceinline__ void wait_for_previous_launch() {
+#if __CUDA_ARCH__ >= 900
+    griddepcontrol_wait();
+#endif
+}
+__device__ __forceinline__ void let_next_launch_start() {
+#if __CUDA_ARCH__ >= 900
+    griddepcontrol_launch_dependents();
+#endif
+}
+
 }  // namespace warptile

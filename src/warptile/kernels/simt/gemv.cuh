@@ -5,6 +5,7 @@
 #pragma once
 
 #include "ptx/memory_order.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "simt/register_tile.cuh"
 #include "simt/operation.cuh"
 #include "tile/batch.cuh"
@@ -20,6 +21,7 @@ struct SimtGemvParams {
     typename CONFIG::ACCUMULATOR* partials;
     unsigned* arrivals;
     int splits;
+    unsigned lets_next_start;  // the next launch may start early
     BatchStrides strides;
 };
 
@@ -150,6 +152,7 @@ __global__ void __launch_bounds__(CONFIG::WARPS * 32, 1)
     constexpr int ELEMENTS = CONFIG::BM * CONFIG::BN, THREADS = CONFIG::WARPS * 32;
     __shared__ ACCUMULATOR of_warps[CONFIG::WARPS][ELEMENTS];
     __shared__ bool is_last;
+    if (params.lets_next_start) let_next_launch_start();
     const unsigned splits = params.splits;
     const unsigned tiles_m = tiles_along(params.gemm.m, CONFIG::BM), tiles_n = tiles_along(params.gemm.n, CONFIG::BN);
     const PartOfTile<CONFIG::BATCHED> share(splits, tiles_m * tiles_n);
@@ -159,6 +162,7 @@ __global__ void __launch_bounds__(CONFIG::WARPS * 32, 1)
     const unsigned steps = tiles_along(gemm.k, TILE::STEP);
     const int begin = begin_of_part(steps, part, splits) * TILE::STEP;
     const int end = min(static_cast<int>(begin_of_part(steps, part + 1, splits) * TILE::STEP), gemm.k);
+    wait_for_previous_launch();
     TILE own;
     own.multiply(gemm, row, column, begin, end);
     own.share(of_warps);

@@ -3,6 +3,7 @@
 // on who is last. A launch takes a batch.
 #pragma once
 
+#include "ptx/griddepcontrol.cuh"
 #include "simt/warptile.cuh"
 
 namespace warptile {
@@ -15,6 +16,7 @@ struct SimtSplitKParams {
     typename CONFIG::ACCUMULATOR* partials;
     unsigned* arrivals;
     int splits;
+    unsigned lets_next_start;  // the next launch may start early
     BatchStrides strides;
 };
 
@@ -24,12 +26,14 @@ __global__ void __launch_bounds__(CONFIG::BM / CONFIG::WM * (CONFIG::BN / CONFIG
     using TILE = WarptileTile<CONFIG>;
     using ACCUMULATOR = typename CONFIG::ACCUMULATOR;
     constexpr int TM = CONFIG::TM, TN = CONFIG::TN;
+    if (params.lets_next_start) let_next_launch_start();
     const unsigned splits = params.splits;
     const PartOfTile<CONFIG::BATCHED> own(
         splits, tiles_along(params.gemm.m, CONFIG::BM) * tiles_along(params.gemm.n, CONFIG::BN));
     const auto gemm = matrix_of_batch<CONFIG::BATCHED>(params.gemm, params.strides, own.matrix);
     const BlockOrigin origin = BlockOrigin::grouped<CONFIG::BM, CONFIG::BN, CONFIG::GROUP>(gemm.m, gemm.n, own.tile);
     ACCUMULATOR accumulators[TM][TN] = {};
+    wait_for_previous_launch();
     multiply_block<CONFIG, true>(accumulators, gemm, origin, own.part, splits);
 
     ACCUMULATOR* const slots = params.partials + static_cast<long long>(own.number) * splits * TM * TN * TILE::THREADS;

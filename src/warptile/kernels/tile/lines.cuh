@@ -27,68 +27,94 @@ struct LineTile {
     // Lines are an odd number of 16 bytes apart: eight of them begin in different banks.
     static constexpr int PITCH = 2 * ELEMENTS + 16, BYTES = LINES * PITCH;
 
-    // Copies the tile whose first element is at `origin` to `to`. From there `lines` lines of the matrix are left, and
+    // A tile in memory, whose first element is at `origin`. From there `lines` lines of the matrix are left, and
     // `elements` elements of each; zeros are stored for the rest. Nothing is read before `memory`, where the first
-    // matrix of the operand begins. THREADS threads copy, `thread` is one of them.
+    // matrix of the operand begins.
+    struct Source {
+        const ELEMENT *origin, *memory;
+        long long ld;
+        int lines, elements;
+    };
+
+    // Copies a tile to `to`. THREADS threads copy, `thread` is one of them.
     template <int THREADS>
-    static __device__ __forceinline__ void stage(unsigned to, const ELEMENT* origin, const ELEMENT* memory,
-                                                 long long ld, int lines, int elements, int thread) {
+    static __device__ __forceinline__ void stage(unsigned to, const Source& from, int thread) {
         constexpr int AROUND = SHIFTED ? COPIED : 0;  // elements that are copied beside a line's
-        if (lines >= LINES && elements >= ELEMENTS + AROUND && origin - memory >= AROUND) {
-            stage_lines<THREADS, true>(to, origin, memory, ld, lines, elements, thread);
+        if (from.lines >= LINES && from.elements >= ELEMENTS + AROUND && from.origin - from.memory >= AROUND) {
+            of_each_copy<THREADS, 8>(thread, [&](int line, int number) {
+                cp_async<COPY_BYTES>(to + line * PITCH + number * COPY_BYTES, copied(from, line, number).source);
+            });
         } else {
-            stage_lines<THREADS, false>(to, origin, memory, ld, lines, elements, thread);
-            if constexpr (SHIFTED) stage_first(to, origin, memory, ld, lines, elements, thread);
+            of_each_copy<THREADS, 2>(thread, [&](int line, int number) {
+                start(to + line * PITCH + number * COPY_BYTES, copied(from, line, number), from.memory);
+            });
         }
     }
 
+    // The same with shorter code. PREPARED: what is copied is known already.
+    template <int THREADS, bool PREPARED>
+    static __device__ __forceinline__ void start(unsigned to, const Source& from, int thread) {
+        of_each_copy<THREADS, 1>(thread, [&](int line, int number) {
+            const unsigned target = to + line * PITCH + number * COPY_BYTES;
+            if constexpr (PREPARED && COPY_BYTES == sizeof(Copy)) {
+                const auto kept = ld_shared<16>(target);
+                start(target, *reinterpret_cast<const Copy*>(&kept), from.memory);
+            } else {
+                start(target, copied(from, line, number), from.memory);
+            }
+        });
+    }
+
+    // Finds what is to be copied, reading nothing yet, and keeps it where the data will be: what is computed before
+    // `griddepcontrol_wait` and not stored, the compiler moves behind it.
+    template <int THREADS>
+    static __device__ __forceinline__ void prepare(unsigned to, const Source& from, int thread) {
+        if constexpr (COPY_BYTES == sizeof(Copy))
+            of_each_copy<THREADS, 1>(thread, [&](int line, int number) {
+                const Copy copy = copied(from, line, number);
+                st_shared(to + line * PITCH + number * COPY_BYTES, *reinterpret_cast<const Packet<16>*>(&copy));
+            });
+    }
+
   private:
-    // With WHOLE all of the tile is there, and AROUND.
-    template <int THREADS, bool WHOLE>
-    static __device__ __forceinline__ void stage_lines(unsigned to, const ELEMENT* origin, const ELEMENT* memory,
-                                                       long long ld, int lines, int elements, int thread) {
-        constexpr int ALL = LINES * COPIES, UNROLLED = WHOLE ? 8 : 2;  // addresses and predicates take registers
+    struct __align__(16) Copy {
+        const ELEMENT* source;
+        int bytes;  // the rest of what is stored are zeros
+    };
+
+    // Calls `does` with the line of each copy of a thread and its number in the line, up to UNROLLED after each other.
+    template <int THREADS, int UNROLLED, typename DOES>
+    static __device__ __forceinline__ void of_each_copy(int thread, const DOES& does) {
+        constexpr int ALL = LINES * COPIES;
 #pragma unroll UNROLLED
         for (int i = 0; i < ALL; i += THREADS) {
             const int index = i + thread;
-            if (ALL % THREADS == 0 || index < ALL)
-                copy<WHOLE>(to, origin, memory, ld, lines, elements, index / COPIES, index % COPIES);
+            if (ALL % THREADS == 0 || index < ALL) does(index / COPIES, index % COPIES);
         }
         if constexpr (SHIFTED) {
 #pragma unroll UNROLLED
             for (int first = 0; first < LINES; first += THREADS)
-                if (LINES % THREADS == 0 || first + thread < LINES)
-                    copy<WHOLE>(to, origin, memory, ld, lines, elements, first + thread, COPIES);
+                if (LINES % THREADS == 0 || first + thread < LINES) does(first + thread, COPIES);
         }
     }
 
-    template <bool WHOLE>
-    static __device__ __forceinline__ void copy(unsigned to, const ELEMENT* origin, const ELEMENT* memory, long long ld,
-                                                int lines, int elements, int line, int number) {
-        const ELEMENT* const first = origin + line * ld;
-        const int past = SHIFTED ? elements_past_16_bytes(first) : 0, from = number * COPIED - past;
-        const ELEMENT* const source = first + from;
-        const unsigned target = to + line * PITCH + number * COPY_BYTES;
-        if constexpr (WHOLE) {
-            cp_async<COPY_BYTES>(target, source);
-        } else {
-            const int most = number == COPIES ? past : COPIED;  // the last copy is for what lies behind the others
-            const int left = line < lines ? min(max(elements - from, 0), most) : 0;
-            if (!SHIFTED || source >= memory) cp_async_zero_fill<COPY_BYTES>(target, source, 2 * left);
-        }
+    static __device__ __forceinline__ Copy copied(const Source& from, int line, int number) {
+        const ELEMENT* const first = from.origin + line * from.ld;
+        const int past = SHIFTED ? elements_past_16_bytes(first) : 0, at = number * COPIED - past;
+        return {first + at, line < from.lines ? 2 * min(max(from.elements - at, 0), COPIED) : 0};
     }
 
-    // Stores what lies in the same 16 bytes as the last element before `memory`, of each line.
-    static __device__ __forceinline__ void stage_first(unsigned to, const ELEMENT* origin, const ELEMENT* memory,
-                                                       long long ld, int lines, int elements, int thread) {
+    static __device__ __forceinline__ void start(unsigned target, const Copy& copy, const ELEMENT* memory) {
+        if (!SHIFTED || copy.source >= memory) {
+            cp_async_zero_fill<COPY_BYTES>(target, copy.source, copy.bytes);
+            return;
+        }
 #pragma unroll 1
-        for (int line = 0; line < LINES && origin + line * ld - memory < COPIED; ++line) {
-            const ELEMENT* const first = origin + line * ld;
-            const int past = elements_past_16_bytes(first), at = thread - past;
-            if (first - past >= memory || thread >= COPIED) continue;
+        for (int i = 0; i < COPIED; ++i) {  // the first line: what lies in the same 16 bytes before it is not read
             Packet<2> element{};
-            if (at >= 0 && at < elements && line < lines) element = *reinterpret_cast<const Packet<2>*>(first + at);
-            st_shared(to + line * PITCH + 2 * thread, element);
+            if (copy.source + i >= memory && 2 * i < copy.bytes)
+                element = *reinterpret_cast<const Packet<2>*>(copy.source + i);
+            st_shared(target + 2 * i, element);
         }
     }
 };

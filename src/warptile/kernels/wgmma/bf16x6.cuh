@@ -7,6 +7,7 @@
 #pragma once
 
 #include "ptx/cp_async.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "ptx/cp_async_bulk_tensor.cuh"
 #include "ptx/shared_memory.cuh"
 #include "ptx/warpgroup.cuh"
@@ -26,6 +27,7 @@ struct Bf16x6Params {
     float* partials;
     unsigned* arrivals;
     int splits;
+    unsigned lets_next_start;  // the next launch may start early
     BatchStrides strides;
 };
 
@@ -327,6 +329,7 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
     using TILE = Bf16x6Tile<CONFIG>;
     using INSTRUCTION = Wgmma<__nv_bfloat16, float, TILE::BM>;
     constexpr int BK = TILE::BK, STAGES = CONFIG::STAGES, STEPS = BK / 16, REGISTERS = INSTRUCTION::REGISTERS;
+    if (params.lets_next_start) let_next_launch_start();
     const unsigned splits = params.splits, tiles_m = tiles_along(params.gemm.m, TILE::BM);
     const PartOfTile<CONFIG::BATCHED> own(splits, tiles_m * tiles_along(params.gemm.n, TILE::BN));
     const auto gemm = matrix_of_batch<CONFIG::BATCHED>(params.gemm, params.strides, own.matrix);
@@ -347,6 +350,7 @@ __global__ void __launch_bounds__(CONFIG::BN * 2, CONFIG::MIN_BLOCKS)
             stage_columns<CONFIG>(to, gemm, first_column, first_k + tile * BK, end_k);
         }
     };
+    wait_for_previous_launch();
     Bf16x6Rows<CONFIG, decltype(gemm)> rows;
     rows.load(gemm, first_row, first_k, end_k);
 #pragma unroll

@@ -180,7 +180,7 @@ class WgmmaBf16x6(RankedRung):
             dynamic_shared_bytes=_shared_bytes(as_seen, config),
             capability=tiles.CAPABILITY,
         )
-        return shared_by_blocks(one, config["SPLITS"], config["BM"] * config["BN"] * ELEMENT_BYTES)
+        return shared_by_blocks(one, config["SPLITS"], config["BM"] * config["BN"] * ELEMENT_BYTES, device)
 
 
 def _a_width(problem: Problem) -> int:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from warptile.arch import H200
 from warptile.problem import Problem
 from warptile.rungs.kernel_spec import Config
+from warptile.rungs.launch_overlap import saved_us
 from warptile.rungs.legality import blocks, ceil_div
 from warptile.rungs.simt_cost import overlapped
 
@@ -56,7 +57,8 @@ def terms_us(
         a_in_vectors, b_in_vectors: elements are loaded four at a time.
     """
     bm, bn, bk, splits = config["BM"], config["BN"], config["BK"], config["SPLITS"]
-    of_busiest = ceil_div(blocks(problem, config) * splits, sms)
+    ctas = blocks(problem, config) * splits
+    of_busiest = ceil_div(ctas, sms)
     stages = ceil_div(ceil_div(problem.k, bk), splits)
     of_b = OF_B * bn * bk / 128
     of_a = (0 if a_in_vectors else OF_SCALAR_A) * bm * bk / 128
@@ -73,6 +75,6 @@ def terms_us(
         "sm": clocks / H200.clock_hz * 1e6,
         "dram": (operand_bytes / DRAM_BYTES_PER_S + d_bytes / STORED_BYTES_PER_S) * 1e6,
         "splits": SPLIT_US + ELEMENT_US * splits * bm / 2 if splits > 1 else 0.0,
-        "launch": LAUNCH_US,
+        "launch": LAUNCH_US - saved_us(ctas, 2 * bn, sms),
     }
     return found, overlapped(found["sm"], found["dram"], SM_OR_DRAM) + found["splits"] + found["launch"]

@@ -13,6 +13,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 gc.set_threshold(100_000, 50, 100)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol():
+    """What is left when a test is over lives as long as the worker: the collector never looks at it again."""
+    done = yield
+    gc.collect()
+    gc.freeze()
+    return done
+
+
 @pytest.fixture(scope="session")
 def chromium():
     """One browser for all tests of pages: starting it takes a second."""

@@ -306,15 +306,6 @@ def test_jax_calls_are_launched_by_xla_on_its_stream(gpu, jax, kind):
     assert (len(gpu.launches), gpu.prepared, jax.programs, jax.hosted) == (3, [], 1, 0)
 
 
-@pytest.fixture
-def new_objects_alone():
-    """The collector visits what a test makes, and not all that a worker keeps of tests before it."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.mark.usefixtures("new_objects_alone")
 def test_jax_takes_c_and_a_held_plan(gpu, jax):
     a, b, c = (jax.Array((64, 64)) for _ in range(3))
     plain, scaled = wt.plan(a, b), wt.plan(a, b, alpha=2)

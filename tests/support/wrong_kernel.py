@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import numpy as np
 
 import warptile
 from warptile.arrays.array_view import numpy_dtype
-from warptile.codegen.nvrtc import CompiledKernel, compile_source, ptx_alone
+from warptile.codegen.nvrtc import VIRTUAL_FOLDER, CompiledKernel, compile_ptx, compile_source
 from warptile.codegen.translation_unit import Source
 from warptile.dtypes import DTYPES
 from warptile.emulator import emulate
@@ -32,6 +32,7 @@ OPTIONS = (f"-I{FOLDER}", f"-I{HEADERS}")
 MAP_TYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
 _HEADER = re.compile(r"^// (Bug|On a GPU|Fix): (.*(?:\n// (?!On a GPU: |Fix: ).*)*)", re.M)
 _MAP = re.compile(r"(\w+)@(\d+)x(\d+)(?:/(\w+))?")
+_OWN_HEADER = re.compile(r'#include "(\w+\.h)"')
 _REPORTED = re.compile(r"//.*\bREPORTED: (.*)$")
 
 
@@ -47,9 +48,28 @@ def compiled(source: Source) -> CompiledKernel:
 
 @lru_cache(maxsize=256)
 def _module(source: Source) -> tuple[str, PtxModule]:
-    """Entry and PTX of a kernel of tests/wrong_kernels, without running ptxas."""
-    entry, ptx = ptx_alone(source, ARCH, options=OPTIONS)
-    return entry, parse(ptx)
+    """Entry and PTX of a kernel of tests/wrong_kernels, without running ptxas. The cache of kernels follows includes of
+    the package and of CUDA alone: its own headers become part of the text."""
+    kernel = compile_ptx(replace(source, text=_with_own_headers(source.text)), ARCH)
+    return kernel.entry, parse(kernel.ptx)
+
+
+def _with_own_headers(text: str) -> str:
+    """The text with the headers of tests/wrong_kernels in the places of their includes."""
+    written = []
+    for number, line in enumerate(text.splitlines(), 1):
+        found = _OWN_HEADER.fullmatch(line)
+        if found is None:
+            written.append(line)
+        else:
+            header = (FOLDER / found[1]).read_text()
+            written += [_named(found[1], 1), header, _named("kernel.cu", number + 1)]
+    return "\n".join(written)
+
+
+def _named(file: str, line: int) -> str:
+    """The directive that says from where the next line is."""
+    return f'#line {line} "{VIRTUAL_FOLDER}/{file}"'
 
 
 def tensor_map(text: str, arrays: Mapping[str, np.ndarray]) -> TensorMap | None:

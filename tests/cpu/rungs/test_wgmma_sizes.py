@@ -13,11 +13,15 @@ from warptile.epilogue.fused_epilogue import Fused, Layout
 from warptile.epilogue.tracing import trace
 from warptile.problem import Problem
 from warptile.rungs.wgmma import final, tiles
+from warptile.rungs.wgmma.candidates import made
 from warptile.rungs.wgmma.final import WGMMA_FINAL
 from warptile.rungs.wgmma.sizes import Alike
 
 CHANGES = ({}, {"STAGES": 12}, {"BN": 256}, {"BM": 192}, {"CM": 2}, {"SWAP": 1}, {"SPLITS": 2}, {"OVERLAP": 1})
 """Of configurations: many are illegal then, for one reason or another."""
+
+TILES = ((64, 8, 1), (64, 64, 1), (64, 256, 1), (128, 128, 2), (128, 192, 2), (256, 64, 2), (256, 128, 2))
+"""Rows and columns of some tiles, and warpgroups that compute them."""
 
 
 def half(m, n, k, **options):
@@ -80,8 +84,9 @@ def test_problems_are_alike_where_no_kernel_can_tell_them_apart():
 def test_a_view_with_operands_swapped_is_that_of_swapped_operands(seed):
     generator = np.random.default_rng(seed)
     for _ in range(20):
-        problem = random_problem(generator)
-        config = {**WGMMA_FINAL.default_config(problem, REFERENCE), "OVERLAP": 1}  # no residue classes, no unaligned A
+        problem, tile = random_problem(generator), TILES[generator.integers(len(TILES))]
+        config = made(problem, *tile, swap=0, k_bytes=tiles.ROW_BYTES, device=REFERENCE)
+        config = {**config, "OVERLAP": 1}  # no residue classes, no unaligned A
         plain, swapped = (tiles.view(problem, {**config, "SWAP": swap}) for swap in (0, 1))
         if bool(plain.fused_repacks) == bool(swapped.fused_repacks):  # which depends on rows and columns of tiles
             assert swapped == plain.swapped

@@ -52,9 +52,10 @@ def unpacked(stored: np.ndarray, element: DType) -> np.ndarray:
 
 @lru_cache(maxsize=256)
 def compiled_once(source: Source, arch: str) -> CompiledKernel:
-    """The kernel, compiled once a process: NVRTC does not always write the same instructions for the same source (a
-    load more or less at the head of a block), which would show in counts that are compared between two runs."""
-    return compile_source(source, arch, cache=None)
+    """The kernel, the same one whenever a process asks: NVRTC does not always write the same instructions for the same
+    source (a load more or less at the head of a block), which would show in counts that are compared between two
+    runs."""
+    return compile_source(source, arch)
 
 
 @lru_cache(maxsize=256)

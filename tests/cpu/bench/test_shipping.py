@@ -248,7 +248,7 @@ def as_if_large(monkeypatch, problem, config):
 @pytest.mark.parametrize("share", range(SHARES))
 def test_kernels_that_ship_neither_spill_nor_serialise_and_are_right_on_the_emulator(monkeypatch, share):
     for source, (problem, config) in kernels_to_test()[share::SHARES]:
-        made = compile_source(source, REFERENCE.arch, cache=None)  # a spill or a serialised wgmma is a CompileError
+        made = compile_source(source, REFERENCE.arch)  # a spill or a serialised wgmma is a CompileError
         assert made.resources.spill_bytes == 0
         if problem.batch > 1:  # tests/cpu/arrays/test_batch.py has small ones
             continue

@@ -86,10 +86,10 @@ def test_the_assembler_takes_every_form_from_its_architecture_on(move):
         for arch in ("sm_75", "sm_80", "sm_90a", "sm_100a"):
             source = Source(kernel(move, count, move.transposed[-1]), "k", may_spill=True)
             if int(arch.strip("sm_a")) >= move.capability:
-                compile_source(source, arch, cache=None)
+                compile_source(source, arch)
             else:
                 with pytest.raises(CompileError):
-                    compile_source(source, arch, cache=None)
+                    compile_source(source, arch)
 
 
 def test_the_assembler_takes_no_other_form():
@@ -99,4 +99,4 @@ def test_the_assembler_takes_no_other_form():
     ):  # fmt: skip
         assert count not in move.counts or transposed not in move.transposed
         with pytest.raises(CompileError):
-            compile_source(Source(kernel(move, count, transposed), "k", may_spill=True), "sm_100a", cache=None)
+            compile_source(Source(kernel(move, count, transposed), "k", may_spill=True), "sm_100a")

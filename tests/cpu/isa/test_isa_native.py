@@ -89,7 +89,7 @@ def test_another_n_of_wgmma_changes_one_number(from_registers):
         assembling.group_kernel(f"k{i}", shape, types[0], shape.opcode(types), a_in_registers=from_registers)
         for i, (_, shape, types) in enumerate(chosen)
     )
-    compiled = compile_source(Source(text, "k0", may_spill=True), "sm_90a", cache=None)
+    compiled = compile_source(Source(text, "k0", may_spill=True), "sm_90a")
     made = assembling.instructions_of(disassemble(compiled.cubin))
     for i, (name, shape, _) in enumerate(chosen):
         found = assembling._outcome(made[f"k{i}"])
@@ -184,7 +184,7 @@ def test_what_generations_gained_and_lost():
 def compiles(instruction, opcode, arch="sm_90a"):
     text = assembling.kernel("k0", replace(instruction, opcode=opcode), CAPABILITY[arch])
     try:
-        compile_source(Source(text, "k0", may_spill=True), arch, cache=None)
+        compile_source(Source(text, "k0", may_spill=True), arch)
     except CompileError:
         return False
     return True

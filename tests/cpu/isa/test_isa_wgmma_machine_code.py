@@ -19,7 +19,7 @@ def test_widths_are_those_that_the_assembler_takes(family):
         opcode = shape.opcode(types).replace("m64n48", f"m64n{n}")
         source = Source(group_kernel("k", given, types[0], opcode), "k", may_spill=True)
         if taken:
-            compile_source(source, "sm_90a", cache=None)
+            compile_source(source, "sm_90a")
         else:
             with pytest.raises(CompileError):
-                compile_source(source, "sm_90a", cache=None)
+                compile_source(source, "sm_90a")

@@ -75,7 +75,7 @@ def transfer_kernel(name, shape, matrix, element, layout, space, action, capabil
 
 
 def instructions_of(text, arch):
-    kernel = compile_source(Source(text, "k0", may_spill=True), arch, cache=None)
+    kernel = compile_source(Source(text, "k0", may_spill=True), arch)
     return kernels(disassemble(kernel.cubin))
 
 

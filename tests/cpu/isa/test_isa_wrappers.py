@@ -68,7 +68,7 @@ def test_each_wrapper_compiles_to_its_instruction(arch):
     chosen = [wrapper for wrapper in WRAPPERS if wrapper.capability <= find_arch(arch).capability]
     text = '#include "ptx/mma.cuh"\nusing namespace warptile;\n'
     text += "".join(kernel(f"k{i}", wrapper) for i, wrapper in enumerate(chosen))
-    module = parse(compile_source(Source(text, "k0"), arch, cache=None).ptx)
+    module = parse(compile_source(Source(text, "k0"), arch).ptx)
     for i, wrapper in enumerate(chosen):
         made = [each for each in module.functions[f"k{i}"].body if each.opcode == "mma"]
         assert len(made) == (wrapper.shape.selectors if wrapper.is_sparse else 1)

@@ -103,7 +103,7 @@ def test_a_sample_of_all_instructions_compiles(names: tuple[str, ...]) -> None:
             f"for (int i = 0; i < {count}; ++i) sums[threadIdx.x * {count} + i] = c[i];\n}}\n"
         )
     text = HEADERS + "".join(map(wrapper, names)) + "".join(bodies)
-    ptx = compile_source(Source(text, "k0", may_spill=True), wgmma.ARCH, cache=None).ptx.decode()
+    ptx = compile_source(Source(text, "k0", may_spill=True), wgmma.ARCH).ptx.decode()
     for name in names:
         shape, types = wgmma.by_name()[name.removesuffix(SATURATED)]
         assert shape.opcode(types) + (SATURATED if name.endswith(SATURATED) else "") in ptx
@@ -207,6 +207,6 @@ def test_sums_that_do_not_saturate(name: str) -> None:
 @pytest.mark.parametrize("name", ["wgmma.m64n8k8.f32.tf32", "wgmma.m64n8k32.s32.s8", "wgmma.sp.m64n8k64.f32.e4m3"])
 @pytest.mark.parametrize("flag", ["a_lines_m", "b_lines_n"])
 def test_other_elements_have_lines_along_k_alone(name: str, flag: str) -> None:
-    compile_source(Source(kernel(name), "multiply"), wgmma.ARCH, cache=None)
+    compile_source(Source(kernel(name), "multiply"), wgmma.ARCH)
     with pytest.raises(CompileError, match=r"static assertion failed[^\n]*lines along K"):
-        compile_source(Source(kernel(name, **{flag: True}), "multiply"), wgmma.ARCH, cache=None)
+        compile_source(Source(kernel(name, **{flag: True}), "multiply"), wgmma.ARCH)

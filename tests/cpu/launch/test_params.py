@@ -55,14 +55,14 @@ def test_the_compiler_has_every_member_at_the_same_offset():
     lines = ['#include "ptx/cp_async_bulk_tensor.cuh"', "#include <cuda_bf16.h>", "#include <cuda_fp16.h>"]
     lines += [checked(number, kinds, named(kinds)) for number, kinds in enumerate(structs())]
     lines.append("__global__ void k(const __grid_constant__ S0 s, int* d) { *d = s.m0; }")
-    assert compile_source(Source("\n".join(lines), "k"), "sm_90a", cache=None).cubin
+    assert compile_source(Source("\n".join(lines), "k"), "sm_90a").cubin
 
 
 def test_a_wrong_offset_would_not_compile():
     kinds = ("int", "double")
     wrong = checked(0, kinds, named(("int", "float")))
     with pytest.raises(CompileError, match="static assertion failed"):
-        compile_source(Source(f"{wrong}\n__global__ void k(S0 s, int* d) {{ *d = s.m0; }}", "k"), "sm_90a", cache=None)
+        compile_source(Source(f"{wrong}\n__global__ void k(S0 s, int* d) {{ *d = s.m0; }}", "k"), "sm_90a")
 
 
 def test_members_are_encoded_at_their_offsets_and_padding_is_zero():

@@ -46,7 +46,7 @@ def first(text: str, *, before: str = ""):
 
 @cache
 def compiled(text: str, arch: str = "sm_90a", options: tuple[str, ...] = ()) -> PtxModule:
-    return parse(compile_source(Source(text, "kernel", may_spill=True), arch, options=options, cache=None).ptx)
+    return parse(compile_source(Source(text, "kernel", may_spill=True), arch, options=options).ptx)
 
 
 # -- NVRTC -------------------------------------------------------------------------------------------------------------

@@ -375,7 +375,7 @@ def test_python_and_kernels_draw_the_same_line(
         return
     resources_of(name, of, config)
     with pytest.raises(CompileError, match="static assert"):
-        compile_source(translation_unit(rung.resolve(of, beyond)), "sm_90a", cache=None)
+        compile_source(translation_unit(rung.resolve(of, beyond)), "sm_90a")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "tfloat32", "float64", "bit1"])
@@ -393,7 +393,7 @@ def test_dynamic_shared_memory_is_the_kernels(dtype: str, a_major: str) -> None:
         f'static_assert({bytes_in_kernel} == {shared_bytes}, "Python counts otherwise");\n'
         "template <int> __global__ void nothing() {}\n"
     )
-    compile_source(Source(text, "nothing<0>"), "sm_90a", cache=None)
+    compile_source(Source(text, "nothing<0>"), "sm_90a")
 
 
 def test_what_cannot_be_taken_is_said() -> None:

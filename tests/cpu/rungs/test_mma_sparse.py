@@ -10,7 +10,7 @@ import warptile as wt
 from covering import ALL, covering, few
 from warptile.arrays.operands import arrange
 from warptile.arrays.sparse import SparseMatrix, sparsify
-from warptile.codegen.nvrtc import compile_source, ptx_alone
+from warptile.codegen.nvrtc import compile_ptx, compile_source
 from warptile.codegen.translation_unit import translation_unit
 from warptile.dtypes import DTYPES
 from warptile.emulator import EmulationReport
@@ -206,7 +206,7 @@ def test_the_default_is_legal_whatever_the_alignment(dtype):
 )
 def test_defaults_compile_without_spills(dtype, size, b_major):
     given = problem(dtype, size, b_major)
-    kernel = compile_source(translation_unit(RUNG.resolve(given, RUNG.default_config(given))), "sm_90a", cache=None)
+    kernel = compile_source(translation_unit(RUNG.resolve(given, RUNG.default_config(given))), "sm_90a")
     assert kernel.resources.spill_bytes == 0
 
 
@@ -233,7 +233,7 @@ def test_python_and_the_kernel_draw_the_same_line(change, reason):
     with pytest.raises(UnsupportedError, match=reason):
         make_plan(given, rung="mma-sparse", config=beyond)
     with pytest.raises(CompileError):
-        compile_source(translation_unit(RUNG.resolve(given, beyond)), "sm_90a", cache=None)
+        compile_source(translation_unit(RUNG.resolve(given, beyond)), "sm_90a")
 
 
 @pytest.mark.parametrize("dtype", few(["float16", "tfloat32", "int8"], 1))
@@ -243,9 +243,9 @@ def test_shared_memory_is_what_the_kernel_lays_out(dtype):
     stage = "warptile::SparseStage<warptile::Config::OPERATION, warptile::Config::TILE>"
     source = translation_unit(RUNG.resolve(given, config))
     check = f'static_assert({stage}::BYTES == {SparseMmaResources(given, config).stage_bytes}, "stage");\n'
-    ptx_alone(replace(source, text=source.text + check), "sm_90a")
+    compile_ptx(replace(source, text=source.text + check), "sm_90a")
     with pytest.raises(CompileError, match="static assertion"):
-        compile_source(replace(source, text=source.text + check.replace("==", "!=")), "sm_90a", cache=None)
+        compile_source(replace(source, text=source.text + check.replace("==", "!=")), "sm_90a")
 
 
 # --- matmul --------------------------------------------------------------------------------------------------------

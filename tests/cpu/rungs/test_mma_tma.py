@@ -348,7 +348,7 @@ def test_python_and_kernels_draw_the_same_line(
     kernel = rung.resolve(of, config)
     compiled_once(translation_unit(kernel), "sm_90a")
     with pytest.raises(CompileError, match="static assert"):
-        compile_source(translation_unit(replace(kernel, instance=rung.instance(of, beyond))), "sm_90a", cache=None)
+        compile_source(translation_unit(replace(kernel, instance=rung.instance(of, beyond))), "sm_90a")
 
 
 def test_what_cannot_be_taken_is_said() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from covering import few
-from warptile.codegen.nvrtc import compile_source, ptx_alone
+from warptile.codegen.nvrtc import compile_ptx, compile_source
 from warptile.codegen.translation_unit import translation_unit
 from warptile.device import REFERENCE
 from warptile.dtypes import DTYPES
@@ -100,10 +100,10 @@ def test_the_kernel_draws_the_same_line() -> None:
     config = {**WGMMA_OVERLAP.default_config(problem()), "BM": 256, "STAGES": 2}
     within, beyond = {**config, "BN": 176}, {**config, "BN": 192}
     assert WGMMA_OVERLAP.illegal(problem(), within) is None
-    ptx_alone(translation_unit(WGMMA_OVERLAP.resolve(problem(), within)), "sm_90a")
+    compile_ptx(translation_unit(WGMMA_OVERLAP.resolve(problem(), within)), "sm_90a")
     assert WGMMA_OVERLAP.illegal(problem(), beyond)
     with pytest.raises(CompileError, match=r"static assert[^\n]*at least one finished subtile"):
-        compile_source(translation_unit(WGMMA_OVERLAP.resolve(problem(), beyond)), "sm_90a", cache=None)
+        compile_source(translation_unit(WGMMA_OVERLAP.resolve(problem(), beyond)), "sm_90a")
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ def test_the_kernel_draws_the_same_line() -> None:
 def test_candidates_compile_without_spills(of: Problem, number: int) -> None:
     config = WGMMA_OVERLAP.candidates(of)[number]
     assert WGMMA_OVERLAP.illegal(of, config) is None
-    compile_source(translation_unit(WGMMA_OVERLAP.resolve(of, config)), "sm_90a", cache=None)
+    compile_source(translation_unit(WGMMA_OVERLAP.resolve(of, config)), "sm_90a")

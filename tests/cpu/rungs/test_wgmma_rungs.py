@@ -521,7 +521,7 @@ def problem(
 
 def compiles(name: str, of: Problem, config: Config) -> None:
     """Without spills, and without products that the compiler puts one after the other: it raises for these."""
-    compile_source(translation_unit(RUNGS[name].resolve(of, config)), "sm_90a", cache=None)
+    compile_source(translation_unit(RUNGS[name].resolve(of, config)), "sm_90a")
 
 
 BOUNDARIES = [
@@ -709,4 +709,4 @@ def test_stages_and_outputs_are_the_kernels() -> None:
     assert len(set(lines)) > 70
     includes = ["#include <cuda_fp16.h>", '#include "tile/wgmma_epilogue.cuh"']
     text = "\n".join([*includes, *lines, "template <int> __global__ void none() {}"])
-    compile_source(Source(text, "none<0>"), "sm_90a", cache=None)
+    compile_source(Source(text, "none<0>"), "sm_90a")

@@ -6,7 +6,7 @@ import pytest
 
 from covering import ALL, few
 from tensor_product import ptx_once
-from warptile.codegen.nvrtc import compile_source, ptx_alone
+from warptile.codegen.nvrtc import compile_ptx, compile_source
 from warptile.codegen.translation_unit import translation_unit
 from warptile.device import KNOWN, REFERENCE
 from warptile.dtypes import DTYPES
@@ -145,9 +145,9 @@ def test_the_kernel_draws_the_same_line() -> None:
     of = problem("float16", "float16", "float16")
     within, beyond = small(NAME, BN=16), small(NAME, BN=24)
     assert WGMMA_STREAM_K.illegal(of, within) is None
-    ptx_alone(translation_unit(WGMMA_STREAM_K.resolve(of, within)), "sm_90a")
+    compile_ptx(translation_unit(WGMMA_STREAM_K.resolve(of, within)), "sm_90a")
     with pytest.raises(CompileError, match=r"static assert[^\n]*packets of four"):
-        compile_source(translation_unit(WGMMA_STREAM_K.resolve(of, beyond)), "sm_90a", cache=None)
+        compile_source(translation_unit(WGMMA_STREAM_K.resolve(of, beyond)), "sm_90a")
 
 
 @pytest.mark.parametrize(
@@ -163,4 +163,4 @@ def test_the_kernel_draws_the_same_line() -> None:
 def test_candidates_compile_without_spills(of: Problem, number: int) -> None:
     config = WGMMA_STREAM_K.candidates(of)[number]
     assert WGMMA_STREAM_K.illegal(of, config) is None
-    compile_source(translation_unit(WGMMA_STREAM_K.resolve(of, config)), "sm_90a", cache=None)
+    compile_source(translation_unit(WGMMA_STREAM_K.resolve(of, config)), "sm_90a")

@@ -115,7 +115,7 @@ def test_other_rungs_name_this_one() -> None:
 def test_the_kernel_takes_no_other_accumulators() -> None:
     of = problem(accumulator="float32_fast")
     with pytest.raises(CompileError, match=r"static assert[^\n]*FP8 operands and float32 accumulators"):
-        compile_source(translation_unit(RUNG.resolve(of, SMALL, REFERENCE)), "sm_90a", cache=None)
+        compile_source(translation_unit(RUNG.resolve(of, SMALL, REFERENCE)), "sm_90a")
 
 
 @pytest.mark.parametrize("number", few(range(4), 1))
@@ -123,4 +123,4 @@ def test_candidates_compile_without_spills(number: int) -> None:
     of = problem(RUNG.dtypes[number % 2], out=("bfloat16", "float32")[number // 2])
     config = RUNG.candidates(of)[number]
     assert RUNG.illegal(of, config) is None
-    compile_source(translation_unit(RUNG.resolve(of, config)), "sm_90a", cache=None)
+    compile_source(translation_unit(RUNG.resolve(of, config)), "sm_90a")

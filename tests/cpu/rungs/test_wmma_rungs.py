@@ -272,7 +272,7 @@ def test_python_and_kernels_draw_the_same_line(name: str, config: Config, change
     if reason == "multiple of 8":  # rows are rounded up to 16 bytes: the kernel would only waste what Python refuses
         return
     with pytest.raises(CompileError):
-        compile_source(source, "sm_90a", cache=None)
+        compile_source(source, "sm_90a")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_dynamic_shared_memory_is_the_kernels(dtype: str, accumulator: str, inde
         f'static_assert(sizeof(MEMORY) == {kernel.dynamic_shared_bytes}, "Python counts otherwise");\n'
         "}\ntemplate <int> __global__ void nothing() {}\n"
     )
-    compile_source(Source(text, "nothing<0>"), "sm_90a", cache=None)
+    compile_source(Source(text, "nothing<0>"), "sm_90a")
 
 
 def test_too_much_shared_memory_and_too_many_registers_are_refused() -> None:

@@ -63,7 +63,7 @@ __global__ void product(const __grid_constant__ Map a, const __grid_constant__ M
 
 def run(waits: str, schedule: str) -> None:
     """One launch on small whole numbers, whose sums are exact."""
-    kernel = compile_source(Source(PRODUCT, f"product<{waits}>", may_spill=True), "sm_90a", cache=None)
+    kernel = compile_source(Source(PRODUCT, f"product<{waits}>", may_spill=True), "sm_90a")
     random = np.random.default_rng(3)
     a, b = (random.integers(-9, 9, (rows, 64)).astype(np.float16) for rows in (64, 8))
     d = np.zeros((64, 8), dtype=np.float32)

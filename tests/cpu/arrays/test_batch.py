@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import warptile as wt
-from covering import alternating, few
+from covering import alternating, covering, few
 from explained import unwrapped
 from pretended_gpu import PretendedGpu
 from warptile import emulator
@@ -270,21 +270,30 @@ def test_kernels_beside_the_ladder_take_batches(rung, name, swap):
     assert all_of_it.predicted_us < 5 * one.predicted_us
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89", "sm_90a"])
+def takes(arch, name, options):
+    """Whether GPUs of a generation multiply the types."""
+    fewest = {"float8_e4m3": 89, "bfloat16": 80, "int8": 80}.get(name, 80 if "tf32" in options.values() else 0)
+    return int(arch[3:5]) >= fewest
+
+
 @pytest.mark.parametrize(
-    ("name", "options"),
+    ("arch", "name", "options", "extents"),
     [
-        ("float32", {}), ("float32", {"precision": "ieee"}), ("float32", {"precision": "tf32"}), ("float64", {}),
-        ("float64", {"batch_invariant": True}), ("float32", {"batch_invariant": True}), ("bfloat16", {}), ("int8", {}),
-        ("float8_e4m3", {}),
+        (arch, *given, extents)
+        for arch, given, extents in covering(
+            ("sm_75", "sm_80", "sm_89", "sm_90a"),
+            (
+                ("float32", {}), ("float32", {"precision": "ieee"}), ("float32", {"precision": "tf32"}),
+                ("float64", {}), ("float64", {"batch_invariant": True}), ("float32", {"batch_invariant": True}),
+                ("bfloat16", {}), ("int8", {}), ("float8_e4m3", {}),
+            ),
+            ((64, 64, 64), (1030, 333, 2001), (1, 4096, 4096), (700, 2, 96)),
+        )
+        if takes(arch, *given)
     ],
     ids=str,
 )  # fmt: skip
-@pytest.mark.parametrize("extents", [(64, 64, 64), (1030, 333, 2001), (1, 4096, 4096), (700, 2, 96)], ids=str)
 def test_plans_take_a_batch_in_one_launch_on_every_gpu(monkeypatch, arch, name, options, extents):
-    fewest = {"float8_e4m3": 89, "bfloat16": 80, "int8": 80}.get(name, 80 if "tf32" in options.values() else 0)
-    if int(arch[3:5]) < fewest:
-        return
     monkeypatch.setenv("WARPTILE_ARCH", arch)
     m, n, k = extents
     a, b = np.empty((8, m, k), DTYPES[name].numpy), np.empty((8, k, n), DTYPES[name].numpy)

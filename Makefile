@@ -42,13 +42,16 @@ test-all: checked-and-warm
 	@WARPTILE_TESTS=all $(RUN) $(PYTEST) $(MOST_TESTS)
 
 # The checks take one core. Meanwhile the other compiles what both workers of the tests would compile each for itself:
-# their modules, and the emulator's loops. What goes wrong there goes wrong in the tests too, with a message.
+# the emulator's loops, the functions of its checks and sums that Numba compiles when a product needs them, and their
+# modules. What goes wrong there goes wrong in the tests too, with a message.
+PRODUCT := import numpy as np, warptile as wt; x = np.ones((64, 64), np.float16); wt.matmul(x, x, backend="emulator")
 .PHONY: checked-and-warm warm
 checked-and-warm: $(INSTALLED)
 	@$(MAKE) --no-print-directory --jobs=2 check warm
 
 warm: $(INSTALLED)
 	-@$(RUN) -c 'from warptile.emulator.compiled_steps.step_library import library; library(wait=True)' >/dev/null 2>&1
+	-@$(RUN) -c '$(PRODUCT)' >/dev/null 2>&1
 	-@$(RUN) -m pytest -qq --collect-only tests/cpu tests/gpu >/dev/null 2>&1
 
 test-gpu: $(INSTALLED)

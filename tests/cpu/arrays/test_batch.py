@@ -314,8 +314,10 @@ def test_tensor_cores_before_ampere_multiply_large_matrices_one_by_one(monkeypat
 # --- products --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("rung", "name"), BATCHED)
-@pytest.mark.parametrize("case", ["few rows", "few columns", "shared"])
+@pytest.mark.parametrize(
+    ("rung", "name", "case"),
+    alternating([(*each, case) for each in BATCHED for case in ("few rows", "few columns", "shared")]),
+)
 def test_products_of_kernels_beside_the_ladder(monkeypatch, rung, name, case):
     monkeypatch.setenv("WARPTILE_ARCH", "sm_90a")
     m, n, k = (5, 70, 136) if case != "few columns" else (70, 3, 130)

@@ -66,11 +66,12 @@ def test_products(layout, extents, changes):
     assert (wide == 7).all()
 
 
-@pytest.mark.parametrize("start", few([0, 1, 2, 3], 2))
-@pytest.mark.parametrize("along", ["K", "N"])
-@pytest.mark.parametrize(("n", "k"), [(70, 101), (1, 67), (131, 130)])
-def test_unaligned_lines_of_b(n, k, along, start):
+@pytest.mark.parametrize(
+    ("extents", "along", "start"), covering([(70, 101), (1, 67), (131, 130)], ["K", "N"], few([0, 1, 2, 3], 2)), ids=str
+)
+def test_unaligned_lines_of_b(extents, along, start):
     """What lies around B is infinite: it is copied with the ends of lines, and must not be multiplied."""
+    n, k = extents
     lines, elements = (n, k) if along == "K" else (k, n)
     memory = np.full(start + lines * elements + 5, np.inf, np.float32)
     b = memory[start : start + lines * elements].reshape(lines, elements)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from covering import covering
+from covering import ALL, covering
 from warptile.emulator.checks.access_history import COPYING_TO, PAGE, READING, WRITE, WRITING, AccessHistory
 from warptile.emulator.checks.displaced_accesses import ANYWHERE, WEAK, WITHIN_CLUSTER, WITHIN_CTA
 from warptile.emulator.checks.vector_clocks import VectorClocks
@@ -99,7 +99,7 @@ def test_what_a_thread_knows_is_what_its_whole_vector_clock_says(kinds: str) -> 
     both = Both(rng)
     events: list[tuple[int, int, int]] = []  # thread, clock, number of the event
     answers = set()
-    for _ in range(400):
+    for _ in range(400 if ALL else 200):
         thread = int(rng.integers(LANES))
         both.reference.events[thread] += 1
         events.append((thread, int(both.clocks.clock[thread]), int(both.reference.events[thread])))

@@ -39,32 +39,37 @@ def set_device(call: Call, device: int) -> None:
     "cudaDeviceReset", "cudaSetDeviceFlags", "cudaDeviceSetCacheConfig", "cudaDeviceSetSharedMemConfig",
     "cudaDeviceSetLimit", "cudaCtxResetPersistingL2Cache", "cudaProfilerStart", "cudaProfilerStop", "cuInit",
     "cuCtxSetCurrent", "cuCtxPushCurrent_v2", "cuDevicePrimaryCtxRelease_v2", "cuCtxDestroy_v2",
-    "cuProfilerStart", "cuProfilerStop",
+    "cuProfilerStart", "cuProfilerStop", "cuCtxSetLimit", "cuCtxSetCacheConfig", "cuDevicePrimaryCtxSetFlags_v2",
 )  # fmt: skip
 def prefer(call: Call) -> None:
     """Nothing depends on it."""
 
 
-@answers("cudaDeviceGetLimit")
+@answers("cudaDeviceGetLimit", "cuCtxGetLimit")
 def device_get_limit(call: Call, where: int, limit: int) -> None:
     """``cudaDeviceGetLimit(size_t*, cudaLimit)``: stack size, size of printf's buffer, size of the heap."""
     call.int64(where, {0: 1024, 1: 1 << 20, 2: 8 << 20}.get(unsigned(limit), 0))
 
 
-@answers("cudaDeviceGetStreamPriorityRange")
+@answers("cudaDeviceGetStreamPriorityRange", "cuCtxGetStreamPriorityRange")
 def stream_priority_range(call: Call, least: int, greatest: int) -> None:
     """``cudaDeviceGetStreamPriorityRange(int*, int*)``."""
-    call.int32(least, 0)
-    call.int32(greatest, -5)
+    if least:
+        call.int32(least, 0)
+    if greatest:
+        call.int32(greatest, -5)
 
 
-@answers("cudaGetDeviceFlags", "cudaChooseDevice", "cudaThreadExchangeStreamCaptureMode")
+@answers(
+    "cudaGetDeviceFlags", "cudaChooseDevice", "cudaThreadExchangeStreamCaptureMode", "cuCtxGetFlags",
+    "cuThreadExchangeStreamCaptureMode",
+)  # fmt: skip
 def device_flags(call: Call, where: int) -> None:
     """``cudaGetDeviceFlags(unsigned*)``: none; ``cudaChooseDevice(int*, ...)``: device 0; the capture mode: global."""
     call.int32(where, 0)
 
 
-@answers("cudaDeviceCanAccessPeer")
+@answers("cudaDeviceCanAccessPeer", "cuDeviceCanAccessPeer")
 def can_access_peer(call: Call, where: int) -> None:
     """There is no other GPU."""
     call.int32(where, 0)

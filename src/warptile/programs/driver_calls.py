@@ -56,10 +56,14 @@ def get_driver_entry_point_by_version(call: Call, name: int, where: int, version
 
 
 @answers("cuGetExportTable", "cudaGetExportTable")
-def get_export_table(call: Call, where: int) -> int:
-    """``cuGetExportTable(const void**, const CUuuid*)``: undocumented functions; there are none."""
+def get_export_table(call: Call, where: int) -> None:
+    """``cuGetExportTable(const void**, const CUuuid*)``: undocumented functions, for the static CUDA runtime."""
     call.int64(where, 0)
-    return NOT_SUPPORTED
+    raise CallError(
+        NOT_SUPPORTED,
+        "undocumented functions of the driver are not emulated. Libraries that are linked with the static CUDA "
+        "runtime, as CuPy and Warp are, do not work without them; others do",
+    )
 
 
 @answers("cuGetProcAddress_v2")

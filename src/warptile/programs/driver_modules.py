@@ -7,16 +7,17 @@ from warptile.launch.spec import Dim3
 from warptile.programs import fat_binary
 from warptile.programs.emulated_gpu import NO_KERNEL_IMAGE, ProgramModule
 from warptile.programs.fat_binary import FatPtx, ptx_of, target_of
-from warptile.programs.launch_calls import LaunchOptions, attributes_of, launch
+from warptile.programs.launch_calls import LaunchOptions, driver_options, launch
 from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, answers, signed, unsigned
-from warptile.programs.memory_calls import malloc_managed
 from warptile.programs.memory_size import device_bytes
 
-_CONTEXT = 0xC0DE0
+CONTEXT = 0xC0DE0
 """Handle of the one context."""
 
 _NOT_FOUND = 500
-_LAUNCH_CONFIG = "<7I4xQQI"
+_BUFFER, _BUFFER_BYTES = 1, 2
+"""``CU_LAUNCH_PARAM_BUFFER_POINTER`` and ``CU_LAUNCH_PARAM_BUFFER_SIZE``."""
+
 _INVALID_PTX = 218
 _WRAPPER_MAGIC = 0x466243B1
 
@@ -24,7 +25,7 @@ _WRAPPER_MAGIC = 0x466243B1
 @answers("cuDevicePrimaryCtxRetain", "cuCtxGetCurrent", "cuCtxPopCurrent_v2", "cuCtxCreate_v2", "cuCtxCreate_v4")
 def get_context(call: Call, where: int) -> None:
     """There is one context, which is always current."""
-    call.int64(where, _CONTEXT)
+    call.int64(where, CONTEXT)
 
 
 @answers("cuDeviceGetName")
@@ -109,7 +110,7 @@ def kernel_get_function(call: Call, where: int, kernel: int) -> None:
     call.int64(where, kernel)
 
 
-@answers("cuModuleGetGlobal_v2")
+@answers("cuModuleGetGlobal_v2", "cuLibraryGetGlobal")
 def module_get_global(call: Call, where: int, size: int, module: int, name: int) -> None:
     """``cuModuleGetGlobal(CUdeviceptr*, size_t*, CUmodule, const char*)``."""
     wanted = call.memory.string(name)
@@ -148,25 +149,17 @@ def launch_cooperative_kernel(
 @answers("cuLaunchKernelEx")
 def launch_kernel_ex(call: Call, config: int, kernel: int, arguments: int, extra: int) -> None:
     """``cuLaunchKernelEx(const CUlaunchConfig*, f, kernelParams, extra)``."""
-    gx, gy, gz, bx, by, bz, shared, _, attributes, count = call.memory.unpack(_LAUNCH_CONFIG, config)
-    options = attributes_of(call, LaunchOptions((gx, gy, gz), (bx, by, bz), shared), attributes, count)
-    _launch(call, kernel, options, arguments, extra)
+    _launch(call, kernel, driver_options(call, config), arguments, extra)
 
 
 def _launch(call: Call, kernel: int, options: LaunchOptions, arguments: int, extra: int) -> None:
-    if extra:
-        raise CallError(INVALID_VALUE, "kernel arguments in one buffer (extra) are not emulated; give kernelParams")
-    launch(call, kernel, options, arguments)
-
-
-@answers("cuMemAllocManaged")
-def memory_allocate_managed(call: Call, where: int, size: int, flags: int) -> None:
-    """``cuMemAllocManaged(CUdeviceptr*, size_t, unsigned)``."""
-    malloc_managed(call, where, size, flags)
-
-
-@answers("cuMemsetD32_v2", "cuMemsetD32Async")
-def memory_set_words(call: Call, address: int, value: int, count: int) -> None:
-    """``cuMemsetD32(CUdeviceptr, unsigned, size_t)``."""
-    call.gpu.check()
-    call.gpu.memory.fill(address, unsigned(value).to_bytes(4, "little"), count)
+    buffer = 0
+    while extra and not arguments:
+        kind, value = call.memory.unpack("<2Q", extra)
+        if not kind:
+            break
+        if kind not in (_BUFFER, _BUFFER_BYTES):
+            raise CallError(INVALID_VALUE, f"extra has {kind:#x}, which is no CU_LAUNCH_PARAM")
+        buffer = value if kind == _BUFFER else buffer
+        extra += 16
+    launch(call, kernel, options, arguments, buffer=buffer)

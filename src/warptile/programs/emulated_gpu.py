@@ -308,6 +308,16 @@ def parameter_sizes(function: PtxFunction) -> list[int]:
     return [each.size_bytes for each in function.parameters if isinstance(each, Variable)]
 
 
+def parameter_offsets(function: PtxFunction) -> list[int]:
+    """Where each parameter of a kernel begins, in bytes from the first."""
+    offsets, top = [], 0
+    for each in function.parameters:
+        if isinstance(each, Variable):
+            offsets.append(-(-top // each.alignment_bytes) * each.alignment_bytes)
+            top = offsets[-1] + each.size_bytes
+    return offsets
+
+
 def arguments_of(content: list[bytes]) -> tuple[StructBytes, ...]:
     """Arguments of a launch that are known as bytes."""
     return tuple(StructBytes(each) for each in content)

@@ -28,7 +28,7 @@ _EDGES_SINCE = 13
 """Since this version of the runtime, what asks for dependencies also asks for data of each of them."""
 
 
-@answers("cudaStreamBeginCapture")
+@answers("cudaStreamBeginCapture", "cuStreamBeginCapture_v2")
 def stream_begin_capture(call: Call, stream: int, mode: int) -> None:
     """``cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode)``."""
     if call.gpu.capture is not None:
@@ -38,7 +38,7 @@ def stream_begin_capture(call: Call, stream: int, mode: int) -> None:
     call.gpu.capture, call.gpu.captured_stream = ProgramGraph(), stream
 
 
-@answers("cudaStreamEndCapture")
+@answers("cudaStreamEndCapture", "cuStreamEndCapture")
 def stream_end_capture(call: Call, stream: int, where: int) -> None:
     """``cudaStreamEndCapture(cudaStream_t, cudaGraph_t*)``."""
     if call.gpu.capture is None or stream != call.gpu.captured_stream:
@@ -48,14 +48,14 @@ def stream_end_capture(call: Call, stream: int, where: int) -> None:
     call.int64(where, handle)
 
 
-@answers("cudaStreamIsCapturing")
+@answers("cudaStreamIsCapturing", "cuStreamIsCapturing")
 def stream_is_capturing(call: Call, stream: int, where: int) -> None:
     """``cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus*)``."""
     is_captured = call.gpu.capture is not None and stream == call.gpu.captured_stream
     call.int32(where, _CAPTURED if is_captured else _NOT_CAPTURED)
 
 
-@answers("cudaGraphCreate")
+@answers("cudaGraphCreate", "cuGraphCreate")
 def graph_create(call: Call, where: int, flags: int) -> None:
     """``cudaGraphCreate(cudaGraph_t*, unsigned)``."""
     handle = call.gpu.handle()
@@ -63,7 +63,7 @@ def graph_create(call: Call, where: int, flags: int) -> None:
     call.int64(where, handle)
 
 
-@answers("cudaGraphClone")
+@answers("cudaGraphClone", "cuGraphClone")
 def graph_clone(call: Call, where: int, graph: int) -> None:
     """``cudaGraphClone(cudaGraph_t*, cudaGraph_t)``."""
     call.int64(where, cloned(call, graph))
@@ -80,7 +80,7 @@ def cloned(call: Call, graph: int) -> int:
     return handle
 
 
-@answers("cudaGraphInstantiate", "cudaGraphInstantiateWithFlags")
+@answers("cudaGraphInstantiate", "cudaGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags")
 def graph_instantiate(call: Call, where: int, graph: int, flags: int) -> None:
     """``cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long)``."""
     handle = call.gpu.handle()
@@ -97,7 +97,7 @@ def graph_instantiate_with_parameters(call: Call, where: int, graph: int, parame
     call.int32(parameters + 24, 0)
 
 
-@answers("cudaGraphExecGetFlags")
+@answers("cudaGraphExecGetFlags", "cuGraphExecGetFlags")
 def graph_exec_get_flags(call: Call, graph: int, where: int) -> None:
     """``cudaGraphExecGetFlags(cudaGraphExec_t, unsigned long long*)``."""
     call.int64(where, graph_of(call, graph).flags)
@@ -116,7 +116,7 @@ def graph_exec_update(call: Call, ready: int, graph: int, where: int) -> None:
         mine.work, mine.child = theirs.work, theirs.child
 
 
-@answers("cudaGraphLaunch")
+@answers("cudaGraphLaunch", "cuGraphLaunch")
 def graph_launch(call: Call, graph: int, stream: int) -> None:
     """``cudaGraphLaunch(cudaGraphExec_t, cudaStream_t)``."""
     call.gpu.check()
@@ -133,13 +133,13 @@ def graph_launch(call: Call, graph: int, stream: int) -> None:
         call.gpu.launched_graph = launched
 
 
-@answers("cudaGraphUpload")
+@answers("cudaGraphUpload", "cuGraphUpload")
 def graph_upload(call: Call, graph: int, stream: int) -> None:
     """There is nothing to upload."""
     graph_of(call, graph)
 
 
-@answers("cudaGraphDestroy", "cudaGraphExecDestroy")
+@answers("cudaGraphDestroy", "cudaGraphExecDestroy", "cuGraphDestroy", "cuGraphExecDestroy")
 def graph_destroy(call: Call, graph: int) -> None:
     """``cudaGraphDestroy(cudaGraph_t)``."""
     graph_of(call, graph)

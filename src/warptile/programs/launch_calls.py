@@ -11,7 +11,13 @@ from dataclasses import dataclass, replace
 from warptile.emulator.launch_geometry import MAX_CLUSTER_CTAS
 from warptile.launch.spec import Dim3, LaunchSpec
 from warptile.programs import fat_binary
-from warptile.programs.emulated_gpu import INVALID_DEVICE_FUNCTION, ProgramModule, arguments_of, parameter_sizes
+from warptile.programs.emulated_gpu import (
+    INVALID_DEVICE_FUNCTION,
+    ProgramModule,
+    arguments_of,
+    parameter_offsets,
+    parameter_sizes,
+)  # fmt: skip
 from warptile.programs.graphs import NodeType
 from warptile.programs.library_calls import INVALID_VALUE, Call, CallError, answers, signed, unsigned
 from warptile.programs.memory_calls import to_device, to_host
@@ -19,8 +25,12 @@ from warptile.runtime.kernel_file import KernelFile
 
 _COOPERATIVE, _CLUSTER = 2, 4
 _ATTRIBUTE_BYTES, _ATTRIBUTE_VALUE = 72, 8
-_LAUNCH_CONFIG = "<6I2QQI"
-_MAX_DYNAMIC_SHARED = 8
+_LAUNCH_CONFIG, _DRIVER_LAUNCH_CONFIG = "<6I2QQI", "<7I4xQQI"
+
+_KERNEL_ATTRIBUTES = 16
+MOST_THREADS, STATIC_SHARED, REGISTERS, PTX_VERSION, BINARY_VERSION = 0, 1, 4, 5, 6
+CACHE_MODE, MAX_DYNAMIC_SHARED, CARVEOUT = 7, 8, 9
+"""Enumerators of ``CUfunction_attribute``, of which there are `_KERNEL_ATTRIBUTES`."""
 
 
 @answers("__cudaRegisterFatBinary")
@@ -134,10 +144,16 @@ class LaunchOptions:
 def _options(call: Call, config: int) -> LaunchOptions:
     """What a ``cudaLaunchConfig_t`` says. Attributes of other kinds than clusters and cooperation change no result."""
     gx, gy, gz, bx, by, bz, shared, _, attributes, count = call.memory.unpack(_LAUNCH_CONFIG, config)
-    return attributes_of(call, LaunchOptions((gx, gy, gz), (bx, by, bz), shared), attributes, count)
+    return _attributes_of(call, LaunchOptions((gx, gy, gz), (bx, by, bz), shared), attributes, count)
 
 
-def attributes_of(call: Call, options: LaunchOptions, attributes: int, count: int) -> LaunchOptions:
+def driver_options(call: Call, config: int) -> LaunchOptions:
+    """What a ``CUlaunchConfig`` says."""
+    gx, gy, gz, bx, by, bz, shared, _, attributes, count = call.memory.unpack(_DRIVER_LAUNCH_CONFIG, config)
+    return _attributes_of(call, LaunchOptions((gx, gy, gz), (bx, by, bz), shared), attributes, count)
+
+
+def _attributes_of(call: Call, options: LaunchOptions, attributes: int, count: int) -> LaunchOptions:
     """A launch with what its attributes say: ``cudaLaunchAttribute`` or ``CUlaunchAttribute``, which are alike."""
     for number in range(count):
         at = attributes + number * _ATTRIBUTE_BYTES
@@ -158,7 +174,7 @@ def _extents(xy: int, z: int) -> Dim3:
     return unsigned(xy), xy >> 32, unsigned(z)
 
 
-def launch(call: Call, kernel: int, options: LaunchOptions, arguments: int) -> None:
+def launch(call: Call, kernel: int, options: LaunchOptions, arguments: int, *, buffer: int = 0) -> None:
     """Launch a kernel by its handle.
 
     Args:
@@ -166,13 +182,14 @@ def launch(call: Call, kernel: int, options: LaunchOptions, arguments: int) -> N
         kernel: address of its host function, or another handle.
         options: of the launch.
         arguments: address of an array with the address of each argument.
+        buffer: address of all arguments, as they lie in the kernel's memory, if ``arguments`` is 0.
 
     Raises:
         CallError: the launch is refused, or an earlier kernel has left an error behind.
     """
     call.gpu.check()
     try:
-        work = kernel_work(call, kernel, options, arguments)
+        work = kernel_work(call, kernel, options, arguments, buffer=buffer)
     except CallError:
         call.gpu.refuse(f"launch of {call.gpu.kernel_name(kernel)}")
         raise
@@ -198,7 +215,9 @@ class LaunchWork:
         _launch(call, self.file, spec)
 
 
-def kernel_work(call: Call, kernel: int, options: LaunchOptions, arguments: int) -> LaunchWork:
+def kernel_work(
+    call: Call, kernel: int, options: LaunchOptions, arguments: int, *, buffer: int = 0
+) -> LaunchWork:  # fmt: skip
     """The launch that arguments stand for now; they and errors are those of `launch`."""
     shared = options.shared
     file = call.gpu.kernel_of(kernel)
@@ -210,7 +229,12 @@ def kernel_work(call: Call, kernel: int, options: LaunchOptions, arguments: int)
             f"cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) allows them",
         )
     sizes = parameter_sizes(file.function)
-    places = call.memory.unpack(f"<{len(sizes)}Q", arguments) if sizes else ()
+    if not arguments and not buffer and sizes:
+        raise CallError(INVALID_VALUE, f"{file.name} has {len(sizes)} parameters, and no arguments are given")
+    if arguments:
+        places = call.memory.unpack(f"<{len(sizes)}Q", arguments)
+    else:
+        places = tuple(buffer + offset for offset in parameter_offsets(file.function))
     content = tuple(call.memory.read(at, size) for at, size in zip(places, sizes, strict=True))
     return LaunchWork(kernel, options, file, content)
 
@@ -229,7 +253,7 @@ def func_set_attribute(call: Call, kernel: int, attribute: int, value: int) -> N
     """``cudaFuncSetAttribute(func, cudaFuncAttribute, int)``."""
     file = call.gpu.kernel_of(kernel)
     most = call.gpu.limits.generation.shared_bytes_per_block
-    if unsigned(attribute) == _MAX_DYNAMIC_SHARED:
+    if unsigned(attribute) == MAX_DYNAMIC_SHARED:
         if not 0 <= signed(value) <= most:
             raise CallError(
                 INVALID_VALUE, f"{file.name}: {signed(value)} bytes of shared memory; a CTA has up to {most}"
@@ -245,41 +269,37 @@ def func_set_cache_config(call: Call, kernel: int, config: int) -> None:
 @answers("cudaFuncGetAttributes")
 def func_get_attributes(call: Call, where: int, kernel: int) -> None:
     """``cudaFuncGetAttributes(cudaFuncAttributes*, func)``. Registers are not known without ptxas: 0."""
+    found = kernel_attributes(call, kernel)
+    call.int64(where, found[STATIC_SHARED], 0, 0)
+    rest = MOST_THREADS, REGISTERS, PTX_VERSION, BINARY_VERSION, CACHE_MODE, MAX_DYNAMIC_SHARED, CARVEOUT
+    call.int32(where + 24, *(found[each] for each in rest), *[0] * 6)
+
+
+def kernel_attributes(call: Call, kernel: int) -> dict[int, int]:
+    """Attributes of a kernel by their enumerators in ``CUfunction_attribute``. Registers are not known without ptxas:
+    0."""
     file = call.gpu.kernel_of(kernel)
-    function = file.function
-    static = _static_shared(file)
-    extents = function.directives.get("reqntid") or function.directives.get("maxntid") or (1024,)
-    compiled_for = int(re.sub(r"\D", "", file.module.target))
-    call.int64(where, static, 0, 0)
-    dynamic = call.gpu.dynamic_shared.get(kernel, 48 << 10)
-    call.int32(
-        where + 24,
-        math.prod(extents),
-        0,
-        compiled_for,
-        call.gpu.limits.generation.capability,
-        0,
-        dynamic,
-        -1,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-    )
+    directives = file.function.directives
+    return dict.fromkeys(range(_KERNEL_ATTRIBUTES), 0) | {
+        MOST_THREADS: math.prod(directives.get("reqntid") or directives.get("maxntid") or (1024,)),
+        STATIC_SHARED: _static_shared(file),
+        PTX_VERSION: int(re.sub(r"\D", "", file.module.target)),
+        BINARY_VERSION: call.gpu.limits.generation.capability,
+        MAX_DYNAMIC_SHARED: call.gpu.dynamic_shared.get(kernel, 48 << 10),
+        CARVEOUT: -1,
+    }
 
 
 @answers(
     "cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
-    "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
 )  # fmt: skip
 def occupancy_max_active_blocks(call: Call, where: int, kernel: int, threads: int, shared: int) -> None:
     """CTAs on an SM at a time, by warps and shared memory; registers are not known without ptxas."""
-    call.int32(where, _ctas_per_sm(call, kernel, signed(threads), shared))
+    call.int32(where, ctas_per_sm(call, kernel, signed(threads), shared))
 
 
-@answers("cudaOccupancyAvailableDynamicSMemPerBlock")
+@answers("cudaOccupancyAvailableDynamicSMemPerBlock", "cuOccupancyAvailableDynamicSMemPerBlock")
 def occupancy_available_shared(call: Call, where: int, kernel: int, ctas: int, threads: int) -> None:
     """``cudaOccupancyAvailableDynamicSMemPerBlock(size_t*, func, int numBlocks, int blockSize)``."""
     generation = call.gpu.limits.generation
@@ -291,13 +311,24 @@ def occupancy_available_shared(call: Call, where: int, kernel: int, ctas: int, t
 @answers("cudaOccupancyMaxActiveClusters")
 def occupancy_max_active_clusters(call: Call, where: int, kernel: int, config: int) -> None:
     """``cudaOccupancyMaxActiveClusters(int*, func, const cudaLaunchConfig_t*)``."""
-    options = _options(call, config)
+    call.int32(where, _active_clusters(call, kernel, _options(call, config)))
+
+
+@answers("cuOccupancyMaxActiveClusters")
+def driver_max_active_clusters(call: Call, where: int, kernel: int, config: int) -> None:
+    """``cuOccupancyMaxActiveClusters(int*, f, const CUlaunchConfig*)``."""
+    call.int32(where, _active_clusters(call, kernel, driver_options(call, config)))
+
+
+def _active_clusters(call: Call, kernel: int, options: LaunchOptions) -> int:
+    """Clusters of a launch that the GPU holds at a time."""
     size = math.prod(options.cluster)
-    ctas = _ctas_per_sm(call, kernel, math.prod(options.block), options.shared) * call.gpu.limits.multiprocessors
-    call.int32(where, ctas // size if 1 <= size <= MAX_CLUSTER_CTAS else 0)
+    ctas = ctas_per_sm(call, kernel, math.prod(options.block), options.shared) * call.gpu.limits.multiprocessors
+    return ctas // size if 1 <= size <= MAX_CLUSTER_CTAS else 0
 
 
-def _ctas_per_sm(call: Call, kernel: int, threads: int, shared: int) -> int:
+def ctas_per_sm(call: Call, kernel: int, threads: int, shared: int) -> int:
+    """CTAs of a kernel that an SM holds at a time, by warps and shared memory."""
     file, generation = call.gpu.kernel_of(kernel), call.gpu.limits.generation
     static = _static_shared(file)
     used = static + shared + (1024 if generation.capability >= 80 else 0)

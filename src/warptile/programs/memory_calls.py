@@ -30,7 +30,7 @@ def malloc(call: Call, where: int, size: int) -> None:
     call.int64(where, _allocated(call, size))
 
 
-@answers("cudaMallocAsync")
+@answers("cudaMallocAsync", "cuMemAllocAsync")
 def malloc_async(call: Call, where: int, size: int, stream: int) -> None:
     """``cudaMallocAsync(void**, size_t, cudaStream_t)``."""
     if call.gpu.capture is None:
@@ -64,7 +64,7 @@ def is_live(call: Call, address: int) -> bool:
     return home is not None and home.start == address - GLOBAL_BASE
 
 
-@answers("cudaMallocPitch")
+@answers("cudaMallocPitch", "cuMemAllocPitch_v2")
 def malloc_pitch(call: Call, where: int, pitch: int, width: int, height: int) -> None:
     """``cudaMallocPitch(void**, size_t* pitch, size_t width, size_t height)``."""
     call.gpu.check()
@@ -93,13 +93,13 @@ def free(call: Call, address: int) -> None:
         call.system_call(_MUNMAP, address, size)
 
 
-@answers("cudaFreeAsync")
+@answers("cudaFreeAsync", "cuMemFreeAsync")
 def free_async(call: Call, address: int, stream: int) -> None:
     """``cudaFreeAsync(void*, cudaStream_t)``."""
     call.do(lambda now: free(now, address), NodeType.FREE)
 
 
-@answers("cudaMallocManaged")
+@answers("cudaMallocManaged", "cuMemAllocManaged")
 def malloc_managed(call: Call, where: int, size: int, flags: int) -> None:
     """``cudaMallocManaged(void**, size_t, unsigned int)``."""
     call.int64(where, _shared(call, size))
@@ -129,7 +129,7 @@ def free_host(call: Call, address: int) -> None:
     free(call, address)
 
 
-@answers("cudaHostGetDevicePointer")
+@answers("cudaHostGetDevicePointer", "cuMemHostGetDevicePointer_v2")
 def host_get_device_pointer(call: Call, where: int, address: int, flags: int) -> None:
     """``cudaHostGetDevicePointer(void**, void*, unsigned int)``."""
     if _holder(call, address):
@@ -148,7 +148,7 @@ def host_get_device_pointer(call: Call, where: int, address: int, flags: int) ->
     call.int64(where, device + address - start)
 
 
-@answers("cudaHostRegister")
+@answers("cudaHostRegister", "cuMemHostRegister_v2")
 def host_register(call: Call, address: int, size: int, flags: int) -> None:
     """``cudaHostRegister(void*, size_t, unsigned int)``: kernels use it where `cudaHostGetDevicePointer` says."""
     if not address or not size:
@@ -158,7 +158,7 @@ def host_register(call: Call, address: int, size: int, flags: int) -> None:
     call.gpu.registered[address] = size, 0
 
 
-@answers("cudaHostUnregister")
+@answers("cudaHostUnregister", "cuMemHostUnregister")
 def host_unregister(call: Call, address: int) -> None:
     """``cudaHostUnregister(void*)``."""
     if address not in call.gpu.registered:
@@ -173,7 +173,7 @@ def _registered(call: Call, address: int) -> int | None:
     return next((at for at, (size, _) in call.gpu.registered.items() if at <= address < at + size), None)
 
 
-@answers("cudaMemPrefetchAsync", "cudaMemAdvise")
+@answers("cudaMemPrefetchAsync", "cudaMemAdvise", "cuMemPrefetchAsync_v2", "cuMemAdvise_v2")
 def hint(call: Call) -> None:
     """Hints change nothing."""
 
@@ -340,25 +340,25 @@ def memcpy_peer_async(call: Call, target: int, target_device: int, source: int, 
     call.do(lambda now: memcpy_peer(now, target, target_device, source, source_device, size))
 
 
-@answers("cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2")
+@answers("cuMemcpyHtoD_v2")
 def memcpy_to_device(call: Call, target: int, source: int, size: int) -> None:
     """``cuMemcpyHtoD(CUdeviceptr, const void*, size_t)``."""
     copy(call, target, source, size, _HOST_TO_DEVICE)
 
 
-@answers("cuMemcpyDtoH_v2", "cuMemcpyDtoHAsync_v2")
+@answers("cuMemcpyDtoH_v2")
 def memcpy_to_host(call: Call, target: int, source: int, size: int) -> None:
     """``cuMemcpyDtoH(void*, CUdeviceptr, size_t)``."""
     copy(call, target, source, size, _DEVICE_TO_HOST)
 
 
-@answers("cuMemcpyDtoD_v2", "cuMemcpyDtoDAsync_v2")
+@answers("cuMemcpyDtoD_v2")
 def memcpy_on_device(call: Call, target: int, source: int, size: int) -> None:
     """``cuMemcpyDtoD(CUdeviceptr, CUdeviceptr, size_t)``."""
     copy(call, target, source, size, _DEVICE_TO_DEVICE)
 
 
-@answers("cuMemcpy", "cuMemcpyAsync")
+@answers("cuMemcpy")
 def memcpy_anywhere(call: Call, target: int, source: int, size: int) -> None:
     """``cuMemcpy(CUdeviceptr, CUdeviceptr, size_t)``."""
     copy(call, target, source, size, _DEFAULT)
@@ -480,12 +480,19 @@ def _check_room(call: Call, size: int) -> None:
 
 @answers("cudaPointerGetAttributes")
 def pointer_get_attributes(call: Call, where: int, address: int) -> None:
-    """``cudaPointerGetAttributes``: type (0 unregistered, 1 host, 2 device, 3 managed), device, both addresses."""
+    """``cudaPointerGetAttributes``: type, device, both addresses."""
+    kind, on_gpu, on_host = pointer_kind(call, address)
+    call.int32(where, kind, 0)
+    call.int64(where + 8, on_gpu, on_host)
+
+
+def pointer_kind(call: Call, address: int) -> tuple[int, int, int]:
+    """Type of the memory at an address (0 unregistered, 1 host, 2 device, 3 managed), and the address on the device and
+    on the host."""
     device, holder, start = on_device(call, address), _holder(call, address), _registered(call, address)
     pinned = start is not None or holder in call.gpu.pinned
     kind = 2 if device else 1 if pinned else 3 if holder is not None else 0
     on_gpu = address if device or holder is not None else 0
     if start is not None and call.gpu.registered[start][1]:
         on_gpu = call.gpu.registered[start][1] + address - start
-    call.int32(where, kind, 0)
-    call.int64(where + 8, on_gpu, 0 if device else address)
+    return kind, on_gpu, 0 if device else address

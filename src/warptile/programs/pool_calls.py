@@ -10,7 +10,7 @@ _FIRST_FLAG, _LAST_FLAG, _THRESHOLD, _RESERVED, _USED_HIGH = 1, 3, 4, 5, 8
 """Enumerators of ``cudaMemPoolAttr``: three flags of reuse, of type ``int``, then numbers of 64 bits."""
 
 
-@answers("cudaDeviceGetDefaultMemPool", "cudaDeviceGetMemPool")
+@answers("cudaDeviceGetDefaultMemPool", "cudaDeviceGetMemPool", "cuDeviceGetDefaultMemPool", "cuDeviceGetMemPool")
 def device_get_pool(call: Call, where: int, device: int) -> None:
     """``cudaDeviceGetDefaultMemPool(cudaMemPool_t*, int)``."""
     gpu = call.gpu
@@ -19,14 +19,14 @@ def device_get_pool(call: Call, where: int, device: int) -> None:
     call.int64(where, gpu.pool or next(iter(gpu.pools)))
 
 
-@answers("cudaDeviceSetMemPool")
+@answers("cudaDeviceSetMemPool", "cuDeviceSetMemPool")
 def device_set_pool(call: Call, device: int, pool: int) -> None:
     """``cudaDeviceSetMemPool(int, cudaMemPool_t)``."""
     _pool(call, pool)
     call.gpu.pool = pool
 
 
-@answers("cudaMemPoolCreate")
+@answers("cudaMemPoolCreate", "cuMemPoolCreate")
 def pool_create(call: Call, where: int, properties: int) -> None:
     """``cudaMemPoolCreate(cudaMemPool_t*, const cudaMemPoolProps*)``."""
     if not call.gpu.pools:
@@ -34,7 +34,7 @@ def pool_create(call: Call, where: int, properties: int) -> None:
     call.int64(where, _make(call))
 
 
-@answers("cudaMemPoolDestroy")
+@answers("cudaMemPoolDestroy", "cuMemPoolDestroy")
 def pool_destroy(call: Call, pool: int) -> None:
     """``cudaMemPoolDestroy(cudaMemPool_t)``: what was allocated from it stays until it is freed."""
     _pool(call, pool)
@@ -44,13 +44,13 @@ def pool_destroy(call: Call, pool: int) -> None:
     call.gpu.pool = 0 if call.gpu.pool == pool else call.gpu.pool
 
 
-@answers("cudaMemPoolTrimTo")
+@answers("cudaMemPoolTrimTo", "cuMemPoolTrimTo")
 def pool_trim(call: Call, pool: int, least: int) -> None:
     """``cudaMemPoolTrimTo(cudaMemPool_t, size_t)``: there is nothing that a pool keeps."""
     _pool(call, pool)
 
 
-@answers("cudaMemPoolSetAttribute")
+@answers("cudaMemPoolSetAttribute", "cuMemPoolSetAttribute")
 def pool_set_attribute(call: Call, pool: int, attribute: int, where: int) -> None:
     """``cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*)``."""
     values, number = _pool(call, pool), unsigned(attribute)
@@ -62,7 +62,7 @@ def pool_set_attribute(call: Call, pool: int, attribute: int, where: int) -> Non
         raise CallError(INVALID_VALUE, f"{number} is no attribute of a pool")
 
 
-@answers("cudaMemPoolGetAttribute")
+@answers("cudaMemPoolGetAttribute", "cuMemPoolGetAttribute")
 def pool_get_attribute(call: Call, pool: int, attribute: int, where: int) -> None:
     """``cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*)``."""
     values, number = _pool(call, pool), unsigned(attribute)
@@ -76,7 +76,7 @@ def pool_get_attribute(call: Call, pool: int, attribute: int, where: int) -> Non
         call.int32(where, values[number])
 
 
-@answers("cudaMallocFromPoolAsync")
+@answers("cudaMallocFromPoolAsync", "cuMemAllocFromPoolAsync")
 def malloc_from_pool(call: Call, where: int, size: int, pool: int, stream: int) -> None:
     """``cudaMallocFromPoolAsync(void**, size_t, cudaMemPool_t, cudaStream_t)``."""
     _pool(call, pool)

@@ -21,6 +21,8 @@ from warptile.errors import CompileError, UnsupportedError
 from warptile.programs import (
     device_calls,
     driver_calls,
+    driver_functions,
+    driver_memory_calls,
     driver_modules,
     graph_calls,
     graph_node_calls,
@@ -40,8 +42,8 @@ from warptile.programs.stand_in_library import StandInLibrary
 from warptile.programs.trampolines import CALL, FAILED, FRAME, REPLY, RETURN, SYSTEM_CALL, machine_code
 
 HANDLERS = (
-    device_calls, driver_calls, driver_modules, graph_calls, graph_node_calls, launch_calls, memory_calls, pool_calls,
-    stream_calls, texture_calls, volume_calls,
+    device_calls, driver_calls, driver_functions, driver_memory_calls, driver_modules, graph_calls, graph_node_calls,
+    launch_calls, memory_calls, pool_calls, stream_calls, texture_calls, volume_calls,
 )  # fmt: skip
 """Modules whose functions answer calls."""
 

@@ -13,6 +13,7 @@ _INVALID_HANDLE = 400
 
 @answers(
     "cudaStreamCreate", "cudaStreamCreateWithFlags", "cudaStreamCreateWithPriority", "cuStreamCreate",
+    "cuStreamCreateWithPriority",
 )  # fmt: skip
 def stream_create(call: Call, where: int) -> None:
     """``cudaStreamCreate(cudaStream_t*)``."""
@@ -21,7 +22,7 @@ def stream_create(call: Call, where: int) -> None:
 
 @answers(
     "cudaStreamSynchronize", "cudaStreamQuery", "cudaDeviceSynchronize", "cudaThreadSynchronize",
-    "cuCtxSynchronize", "cuStreamSynchronize",
+    "cuCtxSynchronize", "cuStreamSynchronize", "cuStreamQuery",
 )  # fmt: skip
 def synchronize(call: Call) -> None:
     """Everything is done: what is left is to say what went wrong."""
@@ -30,13 +31,13 @@ def synchronize(call: Call) -> None:
 
 @answers(
     "cudaStreamDestroy", "cudaStreamWaitEvent", "cudaStreamAttachMemAsync", "cudaStreamSetAttribute",
-    "cuStreamDestroy_v2",
+    "cuStreamDestroy_v2", "cuStreamWaitEvent", "cuStreamAttachMemAsync", "cuStreamSetAttribute",
 )  # fmt: skip
 def nothing_to_do(call: Call) -> None:
     """Work is in order anyway."""
 
 
-@answers("cudaStreamGetPriority", "cudaStreamGetFlags")
+@answers("cudaStreamGetPriority", "cudaStreamGetFlags", "cuStreamGetPriority", "cuStreamGetFlags")
 def stream_get_priority(call: Call, stream: int, where: int) -> None:
     """``cudaStreamGetPriority(cudaStream_t, int*)``."""
     call.int32(where, 0)
@@ -48,14 +49,14 @@ def stream_get_id(call: Call, stream: int, where: int) -> None:
     call.int64(where, stream)
 
 
-@answers("cudaLaunchHostFunc")
+@answers("cudaLaunchHostFunc", "cuLaunchHostFunc")
 def launch_host_function(call: Call, stream: int, function: int, argument: int) -> None:
     """``cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t, void*)``."""
     call.gpu.check()
     call.do(lambda now: now.call_back(function, argument), NodeType.HOST)
 
 
-@answers("cudaStreamAddCallback")
+@answers("cudaStreamAddCallback", "cuStreamAddCallback")
 def stream_add_callback(call: Call, stream: int, function: int, argument: int, flags: int) -> None:
     """``cudaStreamAddCallback(cudaStream_t, cudaStreamCallback_t, void*, unsigned)``."""
     call.call_back(function, stream, call.gpu.sticky, argument)
@@ -69,7 +70,7 @@ def event_create(call: Call, where: int) -> None:
     call.int64(where, handle)
 
 
-@answers("cudaEventRecord", "cudaEventRecordWithFlags", "cuEventRecord")
+@answers("cudaEventRecord", "cudaEventRecordWithFlags", "cuEventRecord", "cuEventRecordWithFlags")
 def event_record(call: Call, event: int) -> None:
     """``cudaEventRecord(cudaEvent_t, cudaStream_t)``."""
     record(call, event)
@@ -81,7 +82,7 @@ def record(call: Call, event: int) -> None:
     call.gpu.events[event] = time.perf_counter()
 
 
-@answers("cudaEventSynchronize", "cudaEventQuery", "cuEventSynchronize")
+@answers("cudaEventSynchronize", "cudaEventQuery", "cuEventSynchronize", "cuEventQuery")
 def event_synchronize(call: Call, event: int) -> None:
     """``cudaEventSynchronize(cudaEvent_t)``."""
     _check_event(call, event)
@@ -95,7 +96,7 @@ def event_destroy(call: Call, event: int) -> None:
     del call.gpu.events[event]
 
 
-@answers("cudaEventElapsedTime", "cudaEventElapsedTime_v2")
+@answers("cudaEventElapsedTime", "cudaEventElapsedTime_v2", "cuEventElapsedTime", "cuEventElapsedTime_v2")
 def event_elapsed_time(call: Call, where: int, start: int, end: int) -> None:
     """``cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t)``: the time that emulation took."""
     times = []

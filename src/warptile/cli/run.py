@@ -86,6 +86,8 @@ def command(
     from warptile.programs.run_program import built_program, read_program, run_program
 
     with tempfile.TemporaryDirectory(prefix="warptile-build-") as folder:
+        if program.suffix == ".cu" and not build and "--nvcc" in arguments:
+            tell("--nvcc stands behind the program, which gets it as its own argument; options stand before it")
         made = built_program(program, Path(folder), arch, shlex.split(build)) if program.suffix == ".cu" else program
         found = read_program(made)
         options = ProgramOptions(

@@ -206,12 +206,41 @@ template <typename T> struct remove_reference<T&> { typedef T type; };
 template <typename T> struct remove_reference<T&&> { typedef T type; };
 template <typename T> struct remove_pointer { typedef T type; };
 template <typename T> struct remove_pointer<T*> { typedef T type; };
-template <typename T> struct decay : remove_cv<typename remove_reference<T>::type> {};
+template <typename T> struct remove_extent { typedef T type; };
+template <typename T> struct remove_extent<T[]> { typedef T type; };
+template <typename T, size_t N> struct remove_extent<T[N]> { typedef T type; };
+template <typename T> struct remove_all_extents { typedef T type; };
+template <typename T> struct remove_all_extents<T[]> : remove_all_extents<T> {};
+template <typename T, size_t N> struct remove_all_extents<T[N]> : remove_all_extents<T> {};
+template <typename T> struct add_const { typedef const T type; };
+template <typename T> struct add_volatile { typedef volatile T type; };
+template <typename T> struct add_cv { typedef const volatile T type; };
+template <typename T> struct add_pointer { typedef typename remove_reference<T>::type* type; };
+template <typename T> struct add_lvalue_reference { typedef T& type; };
+template <typename T> struct add_rvalue_reference { typedef T&& type; };
+template <> struct add_lvalue_reference<void> { typedef void type; };
+template <> struct add_rvalue_reference<void> { typedef void type; };
+template <typename T> struct remove_cvref : remove_cv<typename remove_reference<T>::type> {};
+template <typename T> struct type_identity { typedef T type; };
+template <typename T> struct __decayed : remove_cv<T> {};
+template <typename T> struct __decayed<T[]> { typedef T* type; };
+template <typename T, size_t N> struct __decayed<T[N]> { typedef T* type; };
+template <typename T, typename... U> struct __decayed<T(U...)> { typedef T (*type)(U...); };
+template <typename T> struct decay : __decayed<typename remove_reference<T>::type> {};
 template <typename T> struct is_void : is_same<void, typename remove_cv<T>::type> {};
 template <typename T> struct is_const : false_type {};
 template <typename T> struct is_const<const T> : true_type {};
 template <typename T> struct is_pointer : false_type {};
 template <typename T> struct is_pointer<T*> : true_type {};
+template <typename T> struct is_volatile : false_type {};
+template <typename T> struct is_volatile<volatile T> : true_type {};
+template <typename T> struct is_array : false_type {};
+template <typename T> struct is_array<T[]> : true_type {};
+template <typename T, size_t N> struct is_array<T[N]> : true_type {};
+template <typename T> struct is_lvalue_reference : false_type {};
+template <typename T> struct is_lvalue_reference<T&> : true_type {};
+template <typename T> struct is_rvalue_reference : false_type {};
+template <typename T> struct is_rvalue_reference<T&&> : true_type {};
 template <typename T> struct is_reference : false_type {};
 template <typename T> struct is_reference<T&> : true_type {};
 template <typename T> struct is_reference<T&&> : true_type {};
@@ -229,10 +258,79 @@ template <typename T, bool = is_arithmetic<T>::value> struct is_unsigned : false
 template <typename T> struct is_unsigned<T, true> : bool_constant<!(T(-1) < T(0))> {};
 template <typename T> struct is_enum : bool_constant<__is_enum(T)> {};
 template <typename T> struct is_class : bool_constant<__is_class(T)> {};
+template <typename T> struct is_union : bool_constant<__is_union(T)> {};
+template <typename T> struct is_empty : bool_constant<__is_empty(T)> {};
+template <typename T> struct is_final : bool_constant<__is_final(T)> {};
+template <typename T> struct is_abstract : bool_constant<__is_abstract(T)> {};
+template <typename T> struct is_polymorphic : bool_constant<__is_polymorphic(T)> {};
+template <typename T> struct is_aggregate : bool_constant<__is_aggregate(T)> {};
+template <typename T> struct is_standard_layout : bool_constant<__is_standard_layout(T)> {};
+template <typename T> struct is_trivial : bool_constant<__is_trivial(T)> {};
+template <typename T> struct is_pod : bool_constant<__is_pod(T)> {};
 template <typename T> struct is_trivially_copyable : bool_constant<__is_trivially_copyable(T)> {};
+template <typename T> struct is_destructible : bool_constant<__is_destructible(T)> {};
+template <typename T> struct is_trivially_destructible : bool_constant<__is_trivially_destructible(T)> {};
+template <typename T> struct is_default_constructible : bool_constant<__is_constructible(T)> {};
+template <typename T> struct is_copy_constructible : bool_constant<__is_constructible(T, const T&)> {};
+template <typename T> struct is_move_constructible : bool_constant<__is_constructible(T, T&&)> {};
+template <typename T> struct is_copy_assignable : bool_constant<__is_assignable(T&, const T&)> {};
+template <typename T> struct is_move_assignable : bool_constant<__is_assignable(T&, T&&)> {};
+template <typename T> struct is_trivially_default_constructible : bool_constant<__is_trivially_constructible(T)> {};
+template <typename T>
+struct is_trivially_copy_constructible : bool_constant<__is_trivially_constructible(T, const T&)> {};
+template <typename T> struct is_trivially_move_constructible : bool_constant<__is_trivially_constructible(T, T&&)> {};
+template <typename T> struct is_trivially_copy_assignable : bool_constant<__is_trivially_assignable(T&, const T&)> {};
+template <typename T> struct is_trivially_move_assignable : bool_constant<__is_trivially_assignable(T&, T&&)> {};
+template <typename T> struct is_nothrow_default_constructible : bool_constant<__is_nothrow_constructible(T)> {};
+template <typename T> struct is_nothrow_copy_constructible : bool_constant<__is_nothrow_constructible(T, const T&)> {};
+template <typename T> struct is_nothrow_move_constructible : bool_constant<__is_nothrow_constructible(T, T&&)> {};
+template <typename T> struct is_nothrow_copy_assignable : bool_constant<__is_nothrow_assignable(T&, const T&)> {};
+template <typename T> struct is_nothrow_move_assignable : bool_constant<__is_nothrow_assignable(T&, T&&)> {};
+template <typename T, typename... U>
+struct is_constructible : bool_constant<__is_constructible(T, U...)> {};
+template <typename T, typename U> struct is_assignable : bool_constant<__is_assignable(T, U)> {};
+template <typename T, typename... U>
+struct is_trivially_constructible : bool_constant<__is_trivially_constructible(T, U...)> {};
+template <typename T, typename U> struct is_trivially_assignable : bool_constant<__is_trivially_assignable(T, U)> {};
+template <typename T, typename... U>
+struct is_nothrow_constructible : bool_constant<__is_nothrow_constructible(T, U...)> {};
+template <typename T, typename U> struct is_nothrow_assignable : bool_constant<__is_nothrow_assignable(T, U)> {};
 template <typename T, typename U> struct is_base_of : bool_constant<__is_base_of(T, U)> {};
+template <typename T, typename U> struct is_convertible : bool_constant<__is_convertible_to(T, U)> {};
+template <typename T> struct is_null_pointer : is_same<decltype(nullptr), typename remove_cv<T>::type> {};
+template <typename T>
+struct is_scalar : bool_constant<is_arithmetic<T>::value || is_enum<T>::value || is_pointer<T>::value> {};
+template <typename T> struct is_fundamental : bool_constant<is_arithmetic<T>::value || is_void<T>::value> {};
+template <typename T> struct underlying_type { typedef __underlying_type(T) type; };
+template <typename T> struct alignment_of : integral_constant<size_t, alignof(T)> {};
+template <typename... T> struct conjunction : bool_constant<(bool(T::value) && ...)> {};
+template <typename... T> struct disjunction : bool_constant<(bool(T::value) || ...)> {};
+template <typename T> struct negation : bool_constant<!bool(T::value)> {};
+template <typename T, size_t = sizeof(T)> struct __as_integers;
+template <typename T> struct __as_integers<T, 1> { typedef signed char Signed; typedef unsigned char Unsigned; };
+template <typename T> struct __as_integers<T, 2> { typedef short Signed; typedef unsigned short Unsigned; };
+template <typename T> struct __as_integers<T, 4> { typedef int Signed; typedef unsigned int Unsigned; };
+template <typename T> struct __as_integers<T, 8> { typedef long long Signed; typedef unsigned long long Unsigned; };
+template <> struct __as_integers<long, 8> { typedef long Signed; typedef unsigned long Unsigned; };
+template <> struct __as_integers<unsigned long, 8> : __as_integers<long> {};
+template <typename T> struct make_signed { typedef typename __as_integers<T>::Signed type; };
+template <typename T> struct make_unsigned { typedef typename __as_integers<T>::Unsigned type; };
 template <bool C, typename T, typename U> using conditional_t = typename conditional<C, T, U>::type;
 template <bool C, typename T = void> using enable_if_t = typename enable_if<C, T>::type;
+template <typename T> using remove_extent_t = typename remove_extent<T>::type;
+template <typename T> using remove_all_extents_t = typename remove_all_extents<T>::type;
+template <typename T> using add_const_t = typename add_const<T>::type;
+template <typename T> using add_volatile_t = typename add_volatile<T>::type;
+template <typename T> using add_cv_t = typename add_cv<T>::type;
+template <typename T> using add_pointer_t = typename add_pointer<T>::type;
+template <typename T> using add_lvalue_reference_t = typename add_lvalue_reference<T>::type;
+template <typename T> using add_rvalue_reference_t = typename add_rvalue_reference<T>::type;
+template <typename T> using remove_cvref_t = typename remove_cvref<T>::type;
+template <typename T> using type_identity_t = typename type_identity<T>::type;
+template <typename T> using underlying_type_t = typename underlying_type<T>::type;
+template <typename T> using make_signed_t = typename make_signed<T>::type;
+template <typename T> using make_unsigned_t = typename make_unsigned<T>::type;
+template <typename T> using remove_volatile_t = typename remove_volatile<T>::type;
 template <typename T> using remove_const_t = typename remove_const<T>::type;
 template <typename T> using remove_cv_t = typename remove_cv<T>::type;
 template <typename T> using remove_reference_t = typename remove_reference<T>::type;
@@ -247,9 +345,75 @@ template <typename T> inline constexpr bool is_floating_point_v = is_floating_po
 template <typename T> inline constexpr bool is_arithmetic_v = is_arithmetic<T>::value;
 template <typename T> inline constexpr bool is_signed_v = is_signed<T>::value;
 template <typename T> inline constexpr bool is_unsigned_v = is_unsigned<T>::value;
+template <typename T> inline constexpr bool is_const_v = is_const<T>::value;
+template <typename T> inline constexpr bool is_volatile_v = is_volatile<T>::value;
+template <typename T> inline constexpr bool is_array_v = is_array<T>::value;
+template <typename T> inline constexpr bool is_reference_v = is_reference<T>::value;
+template <typename T> inline constexpr bool is_lvalue_reference_v = is_lvalue_reference<T>::value;
+template <typename T> inline constexpr bool is_rvalue_reference_v = is_rvalue_reference<T>::value;
+template <typename T> inline constexpr bool is_enum_v = is_enum<T>::value;
+template <typename T> inline constexpr bool is_class_v = is_class<T>::value;
+template <typename T> inline constexpr bool is_union_v = is_union<T>::value;
+template <typename T> inline constexpr bool is_empty_v = is_empty<T>::value;
+template <typename T> inline constexpr bool is_final_v = is_final<T>::value;
+template <typename T> inline constexpr bool is_abstract_v = is_abstract<T>::value;
+template <typename T> inline constexpr bool is_polymorphic_v = is_polymorphic<T>::value;
+template <typename T> inline constexpr bool is_aggregate_v = is_aggregate<T>::value;
+template <typename T> inline constexpr bool is_standard_layout_v = is_standard_layout<T>::value;
+template <typename T> inline constexpr bool is_trivial_v = is_trivial<T>::value;
+template <typename T> inline constexpr bool is_pod_v = is_pod<T>::value;
 template <typename T> inline constexpr bool is_trivially_copyable_v = is_trivially_copyable<T>::value;
+template <typename T> inline constexpr bool is_destructible_v = is_destructible<T>::value;
+template <typename T> inline constexpr bool is_trivially_destructible_v = is_trivially_destructible<T>::value;
+template <typename T> inline constexpr bool is_default_constructible_v = is_default_constructible<T>::value;
+template <typename T> inline constexpr bool is_copy_constructible_v = is_copy_constructible<T>::value;
+template <typename T> inline constexpr bool is_move_constructible_v = is_move_constructible<T>::value;
+template <typename T> inline constexpr bool is_copy_assignable_v = is_copy_assignable<T>::value;
+template <typename T> inline constexpr bool is_move_assignable_v = is_move_assignable<T>::value;
+template <typename T>
+inline constexpr bool is_trivially_default_constructible_v = is_trivially_default_constructible<T>::value;
+template <typename T>
+inline constexpr bool is_trivially_copy_constructible_v = is_trivially_copy_constructible<T>::value;
+template <typename T>
+inline constexpr bool is_trivially_move_constructible_v = is_trivially_move_constructible<T>::value;
+template <typename T> inline constexpr bool is_trivially_copy_assignable_v = is_trivially_copy_assignable<T>::value;
+template <typename T> inline constexpr bool is_trivially_move_assignable_v = is_trivially_move_assignable<T>::value;
+template <typename T>
+inline constexpr bool is_nothrow_default_constructible_v = is_nothrow_default_constructible<T>::value;
+template <typename T> inline constexpr bool is_nothrow_copy_constructible_v = is_nothrow_copy_constructible<T>::value;
+template <typename T> inline constexpr bool is_nothrow_move_constructible_v = is_nothrow_move_constructible<T>::value;
+template <typename T> inline constexpr bool is_nothrow_copy_assignable_v = is_nothrow_copy_assignable<T>::value;
+template <typename T> inline constexpr bool is_nothrow_move_assignable_v = is_nothrow_move_assignable<T>::value;
+template <typename T> inline constexpr bool is_null_pointer_v = is_null_pointer<T>::value;
+template <typename T> inline constexpr bool is_scalar_v = is_scalar<T>::value;
+template <typename T> inline constexpr bool is_fundamental_v = is_fundamental<T>::value;
+template <typename T, typename... U> inline constexpr bool is_constructible_v = is_constructible<T, U...>::value;
+template <typename T, typename U> inline constexpr bool is_assignable_v = is_assignable<T, U>::value;
+template <typename T, typename... U>
+inline constexpr bool is_trivially_constructible_v = is_trivially_constructible<T, U...>::value;
+template <typename T, typename U>
+inline constexpr bool is_trivially_assignable_v = is_trivially_assignable<T, U>::value;
+template <typename T, typename... U>
+inline constexpr bool is_nothrow_constructible_v = is_nothrow_constructible<T, U...>::value;
+template <typename T, typename U> inline constexpr bool is_nothrow_assignable_v = is_nothrow_assignable<T, U>::value;
 template <typename T, typename U> inline constexpr bool is_base_of_v = is_base_of<T, U>::value;
-template <typename T> remove_reference_t<T>&& declval() noexcept;
+template <typename T, typename U> inline constexpr bool is_convertible_v = is_convertible<T, U>::value;
+template <typename... T> inline constexpr bool conjunction_v = conjunction<T...>::value;
+template <typename... T> inline constexpr bool disjunction_v = disjunction<T...>::value;
+template <typename T> inline constexpr bool negation_v = negation<T>::value;
+template <typename T> typename add_rvalue_reference<T>::type declval() noexcept;
+template <typename... T> struct common_type {};
+template <typename... T> using common_type_t = typename common_type<T...>::type;
+template <typename T> struct common_type<T> : decay<T> {};
+template <typename T, typename U> struct common_type<T, U> {
+  typedef decay_t<decltype(true ? declval<decay_t<T>>() : declval<decay_t<U>>())> type;
+};
+template <typename T, typename U, typename... V>
+struct common_type<T, U, V...> : common_type<common_type_t<T, U>, V...> {};
+template <typename F, typename... T> struct invoke_result {
+  typedef decltype(declval<F>()(declval<T>()...)) type;
+};
+template <typename F, typename... T> using invoke_result_t = typename invoke_result<F, T...>::type;
 template <size_t Size, size_t Align = (Size < 16 ? 8 : 16)> struct aligned_storage {
   struct type { alignas(Align) unsigned char data[Size]; };
 };
@@ -258,7 +422,39 @@ using aligned_storage_t = typename aligned_storage<Size, Align>::type;
 }
 """
 
+
+def _function_objects() -> str:
+    """Those of ``<functional>`` that are operators."""
+    made = []
+    binary = {
+        "plus": "+", "minus": "-", "multiplies": "*", "divides": "/", "modulus": "%", "bit_and": "&", "bit_or": "|",
+        "bit_xor": "^", "equal_to": "==", "not_equal_to": "!=", "less": "<", "less_equal": "<=", "greater": ">",
+        "greater_equal": ">=", "logical_and": "&&", "logical_or": "||",
+    }  # fmt: skip
+    unary = {"negate": "-", "bit_not": "~", "logical_not": "!"}
+    for name, sign in binary.items():
+        result = "bool" if sign[0] in "=!<>" or sign in ("&&", "||") else "T"
+        made.append(f"""template <typename T = void> struct {name} {{
+  constexpr {result} operator()(const T& a, const T& b) const {{ return a {sign} b; }}
+}};
+template <> struct {name}<void> {{
+  template <typename T, typename U> constexpr auto operator()(const T& a, const U& b) const {{ return a {sign} b; }}
+}};
+""")
+    for name, sign in unary.items():
+        result = "bool" if sign == "!" else "T"
+        made.append(f"""template <typename T = void> struct {name} {{
+  constexpr {result} operator()(const T& a) const {{ return {sign}a; }}
+}};
+template <> struct {name}<void> {{
+  template <typename T> constexpr auto operator()(const T& a) const {{ return {sign}a; }}
+}};
+""")
+    return f"namespace std {{\n{''.join(made)}}}\n"
+
+
 _INTEGERS = {
+    "bool": ("false", "true"),
     "char": ("CHAR_MIN", "CHAR_MAX"), "signed char": ("SCHAR_MIN", "SCHAR_MAX"), "unsigned char": ("0", "UCHAR_MAX"),
     "short": ("SHRT_MIN", "SHRT_MAX"), "unsigned short": ("0", "USHRT_MAX"), "int": ("INT_MIN", "INT_MAX"),
     "unsigned int": ("0", "UINT_MAX"), "long": ("LONG_MIN", "LONG_MAX"), "unsigned long": ("0", "ULONG_MAX"),
@@ -266,42 +462,60 @@ _INTEGERS = {
 }  # fmt: skip
 
 
-def _limits_of(type_name: str, least: str, largest: str, more: str) -> str:
-    return (
-        f"template <> struct numeric_limits<{type_name}> {{ static constexpr bool is_specialized = true; "
-        f"static constexpr {type_name} lowest() {{ return {least}; }} "
-        f"static constexpr {type_name} max() {{ return {largest}; }} {more} }};\n"
+def _limits_of(type_name: str, functions: Mapping[str, str], constants: Mapping[str, str]) -> str:
+    held = "".join(
+        f"  static constexpr {type_name} {name}() {{ return {value}; }}\n" for name, value in functions.items()
     )
+    held += "".join(
+        f"  static constexpr {'bool' if name.startswith(('is_', 'has_')) else 'int'} {name} = {value};\n"
+        for name, value in constants.items()
+    )
+    return f"template <> struct numeric_limits<{type_name}> : __limits<{type_name}> {{\n{held}}};\n"
 
 
 def _limits_of_integer(type_name: str, least: str, largest: str) -> str:
-    more = (
-        f"static constexpr {type_name} min() {{ return {least}; }} static constexpr bool is_integer = true; "
-        f"static constexpr bool is_signed = ({type_name})-1 < 0; "
-        f"static constexpr int digits = 8 * sizeof({type_name}) - is_signed;"
-    )
-    return _limits_of(type_name, least, largest, more)
-
-
-def _limits_of_float(type_name: str, prefix: str, infinity: str, nan: str) -> str:
-    functions = {
-        "min": f"{prefix}_MIN", "epsilon": f"{prefix}_EPSILON", "denorm_min": f"{prefix}_TRUE_MIN",
-        "infinity": infinity, "quiet_NaN": nan,
+    functions = {"min": least, "lowest": least, "max": largest}
+    digits = f"(sizeof({type_name}) == 1 && ({type_name})2 == 1 ? 1 : 8 * (int)sizeof({type_name}) - is_signed)"
+    constants = {
+        "is_integer": "true", "is_exact": "true", "is_signed": f"({type_name})-1 < 0",
+        "digits": digits, "digits10": "digits * 643 / 2136", "is_modulo": "digits > 1 && !is_signed",
     }  # fmt: skip
-    more = f"static constexpr bool is_signed = true; static constexpr int digits = {prefix}_MANT_DIG; "
-    more += "static constexpr bool is_integer = false; static constexpr bool has_infinity = true; " + " ".join(
-        f"static constexpr {type_name} {name}() {{ return {value}; }}" for name, value in functions.items()
-    )
-    return _limits_of(type_name, f"-{prefix}_MAX", f"{prefix}_MAX", more)
+    return _limits_of(type_name, functions, constants)
+
+
+def _limits_of_float(type_name: str, prefix: str, infinity: str, nan: str, exponent: int) -> str:
+    functions = {
+        "min": f"{prefix}_MIN", "lowest": f"-{prefix}_MAX", "max": f"{prefix}_MAX", "epsilon": f"{prefix}_EPSILON",
+        "round_error": "0.5f", "denorm_min": f"{prefix}_TRUE_MIN", "infinity": infinity, "quiet_NaN": nan,
+    }  # fmt: skip
+    constants = {
+        "is_signed": "true", "is_iec559": "true", "has_infinity": "true", "has_quiet_NaN": "true",
+        "digits": f"{prefix}_MANT_DIG", "digits10": f"{prefix}_DIG", "max_digits10": "2 + digits * 643 / 2136",
+        "max_exponent": str(exponent), "min_exponent": str(3 - exponent),
+    }  # fmt: skip
+    return _limits_of(type_name, functions, constants)
 
 
 _NUMERIC_LIMITS = f"""
 #include <limits.h>
 #include <float.h>
 namespace std {{
-template <typename T> struct numeric_limits {{ static constexpr bool is_specialized = false; }};
+template <typename T> struct numeric_limits {{
+  static constexpr bool is_specialized = false, is_signed = false, is_integer = false, is_exact = false;
+  static constexpr bool has_infinity = false, has_quiet_NaN = false, is_iec559 = false, is_bounded = false;
+}};
+template <typename T> struct __limits {{
+  static constexpr bool is_specialized = true, is_bounded = true, is_integer = false, is_exact = false;
+  static constexpr bool is_iec559 = false, is_modulo = false, has_infinity = false, has_quiet_NaN = false;
+  static constexpr int radix = 2, max_digits10 = 0, max_exponent = 0, min_exponent = 0;
+  static constexpr T epsilon() {{ return T(); }}
+  static constexpr T round_error() {{ return T(); }}
+  static constexpr T denorm_min() {{ return T(); }}
+  static constexpr T infinity() {{ return T(); }}
+  static constexpr T quiet_NaN() {{ return T(); }}
+}};
 {"".join(_limits_of_integer(name, *bounds) for name, bounds in _INTEGERS.items())}
-{_limits_of_float("float", "FLT", _INFINITY, _NAN)}{_limits_of_float("double", "DBL", _INFINITY_64, _NAN_64)}
+{_limits_of_float("float", "FLT", _INFINITY, _NAN, 128)}{_limits_of_float("double", "DBL", _INFINITY_64, _NAN_64, 1024)}
 }}
 """
 
@@ -324,6 +538,7 @@ _TEXTS = {
     ("array",): _ARRAY,
     ("string.h", "cstring"): _STRING,
     ("type_traits",): _TYPE_TRAITS,
+    ("functional",): _function_objects(),
     ("limits",): _NUMERIC_LIMITS,
     ("cublas_v2.h", "cublasLt.h", "cublas.h", "cudnn.h", "cufft.h", "cusparse.h", "cusolverDn.h"): _LIBRARY_TYPES,
     ("assert.h", "cassert", "stdio.h", "cstdio", "time.h", "ctime"): "",

@@ -50,12 +50,41 @@ FACTS = (
     "std::is_enum<Color>::value && !std::is_enum<int>::value", "std::is_class<Pair>::value", "std::is_void_v<void>",
     "std::true_type::value && !std::false_type()", "std::is_reference<int&>::value && !std::is_reference<int>::value",
     "std::is_same_v<decltype(std::declval<int>()), int&&>", "std::is_const<const int>::value",
+    "std::is_trivially_copy_assignable_v<Pair> && !std::is_trivially_copy_assignable_v<Kept>",
+    "std::is_copy_constructible<Pair>::value && !std::is_copy_constructible<Kept>::value",
+    "std::is_trivially_default_constructible<Pair>::value && !std::is_trivially_default_constructible_v<Kept>",
+    "std::is_constructible_v<Kept, int> && !std::is_constructible_v<Kept, Pair> && !std::is_assignable_v<int, int>",
+    "std::is_nothrow_move_constructible_v<Pair> && std::is_destructible_v<Kept>", "std::is_empty_v<Base>",
+    "!std::is_polymorphic_v<Derived> && !std::is_abstract_v<Pair> && !std::is_final_v<Pair> && !std::is_union_v<Pair>",
+    "std::is_convertible_v<int, float> && !std::is_convertible_v<Pair, int>", "std::is_standard_layout_v<Pair>",
+    "std::is_same_v<std::underlying_type_t<Color>, unsigned>", "std::is_array_v<int[3]> && !std::is_array_v<int*>",
+    "std::is_same_v<std::make_unsigned_t<long>, unsigned long>",
+    "std::is_same_v<std::make_signed_t<char>, signed char>",
+    "std::is_same_v<std::common_type_t<int, float, double>, double>", "std::is_same_v<std::decay_t<int[4]>, int*>",
+    "std::is_same_v<std::remove_cvref_t<const int&>, int>", "std::is_same_v<std::remove_all_extents_t<int[2][3]>, int>",
+    "std::is_same_v<std::add_pointer_t<int&>, int*>", "std::is_same_v<std::decay_t<int(float)>, int (*)(float)>",
+    "std::conjunction_v<std::true_type, std::is_void<void>> && !std::disjunction_v<>", "std::negation_v<std::false_type>",
+    "std::is_same_v<std::invoke_result_t<std::plus<>, int, double>, double>", "std::is_scalar_v<int*>",
+    "std::is_lvalue_reference_v<int&> && std::is_rvalue_reference_v<int&&>",
+    "std::is_null_pointer_v<decltype(nullptr)>",
+    "std::plus<int>()(2, 3) == 5 && std::less<>()(1, 2.5) && !std::logical_not<bool>()(true)",
+    "std::negate<float>()(2) == -2 && std::bit_xor<int>()(6, 3) == 5 && std::not_equal_to<int>()(1, 2)",
+    "std::numeric_limits<float>::is_iec559 && std::numeric_limits<double>::max_digits10 == 17",
+    "std::numeric_limits<float>::max_digits10 == 9 && std::numeric_limits<double>::min_exponent == -1021",
+    "std::numeric_limits<int>::digits10 == 9 && std::numeric_limits<long>::digits10 == 18",
+    "std::numeric_limits<bool>::digits == 1 && !std::numeric_limits<bool>::is_modulo",
+    "std::numeric_limits<unsigned char>::digits == 8 && std::numeric_limits<int>::epsilon() == 0",
     "!std::numeric_limits<Pair>::is_specialized && std::numeric_limits<long>::is_integer",
     "std::numeric_limits<double>::max() == DBL_MAX && std::numeric_limits<long>::max() == LONG_MAX",
 )  # fmt: skip
 
 DECLARED = """
 struct Pair { double first; float second; };
+struct Kept {
+  int value;
+  __device__ Kept(int value) : value(value) {}
+  Kept(const Kept&) = delete;
+};
 struct Base {};
 struct Derived : Base {};
 enum Color { RED };

@@ -19,7 +19,7 @@ from pathlib import Path
 from warptile.codegen import headers
 from warptile.codegen.compiler_log import compiler_errors
 from warptile.codegen.host_code import host_declarations, lines_with_scopes, without, without_host_marks
-from warptile.codegen.host_headers import CUB, HOST_HEADERS, IMPLIED, cub_parts
+from warptile.codegen.host_headers import CUB, HOST_HEADERS, IMPLIED, cub_parts, headers_of_host_algorithms
 from warptile.codegen.inputs import includes_in_any_case, includes_of
 from warptile.codegen.kernel_names import declared_kernels, entries_of, exact_names, named_entry, plain_name
 from warptile.codegen.nvrtc import (
@@ -94,6 +94,7 @@ MOST_LOG_LINES = 40
 """Lines of NVRTC's log that a message has."""
 
 CCCL = "python3 -m pip install 'cuda-toolkit[cccl]>=13.0,<14'"
+CURAND = "python3 -m pip install 'cuda-toolkit[curand]>=13.0,<14'"
 _CCCL_FOLDERS = ("cub", "cuda", "nv", "thrust")
 PTXAS = "python3 -m pip install 'cuda-toolkit[nvcc]>=13.0,<14'"
 
@@ -240,8 +241,11 @@ class _Program:
             name: text for name, text in HOST_HEADERS.items() if not any((folder / name).is_file() for folder in own)
         }
         self._given |= cub_parts(self.folders)
+        self._of_algorithms = headers_of_host_algorithms(self.folders)
+        self._given |= self._of_algorithms
         self._headers: dict[Path, OwnHeader] | None = None
         self._changed: dict[Path, OwnHeader] = {}
+        self._looked_at_headers = False
         self.left_out: list[tuple[int, int]] = []
         self.left_out_of_headers: list[tuple[str, int, int]] = []
         self.reasons: list[tuple[str, str]] = []
@@ -261,7 +265,15 @@ class _Program:
     @property
     def left_empty(self) -> tuple[str, ...]:
         """Headers that were found nowhere."""
-        return tuple(name for name in self._given if name not in (HOST_HEADER, CUB, *HOST_HEADERS))
+        known = HOST_HEADER, CUB, *HOST_HEADERS, *self._of_algorithms
+        return tuple(name for name in self._given if name not in known)
+
+    @property
+    def of_algorithms(self) -> tuple[str, ...]:
+        """Headers of algorithms of the host that the file or its headers include."""
+        texts = [self.text, *(header.text for header in self.headers.values())]
+        included = {name for text in texts for _, name in includes_of(text)}
+        return tuple(name for name in self._of_algorithms if name in included)
 
     def run(self, expression: str | None) -> ProgramOutcome:
         """Compile. Headers that are missing are left empty, one after the other, and declarations of the file and its
@@ -289,7 +301,19 @@ class _Program:
             found = name != missing["name"] and any((folder / name).is_file() for folder in folders)
             if not found and self._may_be_empty(str(includer), name):
                 self._given[name] = TORCH_TYPES if name.startswith(TORCH) else b""
+        if not self._looked_at_headers:
+            self._looked_at_headers = True
+            self._empty_what_headers_lack()
         return True
+
+    def _empty_what_headers_lack(self) -> None:
+        """Leave empty what the file's headers lack in any case, where that may be."""
+        for header in self.headers.values():
+            folders = (header.path.parent, *self.folders)
+            for _, name in includes_in_any_case(header.text):
+                missing = not any((folder / name).is_file() for folder in folders)
+                if missing and self._may_be_empty(str(header.path), name):
+                    self._given[name] = TORCH_TYPES if name.startswith(TORCH) else b""
 
     def _leave_out(self, log: str) -> bool:
         """Leave out host code in which there are errors, if there is some."""
@@ -417,6 +441,11 @@ def _refusal(path: Path, arch: str, log: str, program: _Program) -> CompileError
         said += left_out_text(program.left_empty, program.left_out, program.left_out_of_headers)
         of_cccl = [name for name in program.left_empty if name.split("/")[0] in _CCCL_FOLDERS]
         said += [f"{', '.join(of_cccl)}: of CCCL, which {CCCL} adds"] if of_cccl else []
+        of_curand = [name for name in program.left_empty if name.startswith("curand")]
+        said += [f"{', '.join(of_curand)}: of cuRAND, which {CURAND} adds"] if of_curand else []
+        if program.of_algorithms:
+            names = ", ".join(f"<{name}>" for name in program.of_algorithms)
+            said.append(f"algorithms that are called on the host are left out of {names}")
         said += [f"the first for {program.reasons[0][1]}"] if program.reasons else []
     if _HOST_CODE.search(log):
         said.append("NVRTC compiles device code alone: put #ifndef __CUDACC_RTC__ around code of the host")

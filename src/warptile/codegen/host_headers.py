@@ -589,3 +589,55 @@ def cub_parts(folders: Sequence[Path]) -> dict[str, bytes]:
         return {}
     parts = [each for room in ("block", "warp") for each in (found.parent / room).glob(f"{room}_*.cuh")]
     return {CUB: "".join(f"#include <cub/{each.parent.name}/{each.name}>\n" for each in sorted(parts)).encode()}
+
+
+_THRUST_ON_DEVICE = (
+    "addressof",
+    "advance",
+    "distance",
+    "functional",
+    "pair",
+    "swap",
+    "tuple",
+    "version",
+    "zip_function",
+)
+"""Headers of Thrust that NVRTC compiles, besides those in folders."""
+
+_THRUST_PARTS = {
+    "thrust/complex.h": b"""
+#include <cuda/std/complex>
+namespace thrust {
+using ::cuda::std::complex; using ::cuda::std::abs; using ::cuda::std::arg; using ::cuda::std::norm;
+using ::cuda::std::conj; using ::cuda::std::proj; using ::cuda::std::polar; using ::cuda::std::exp;
+using ::cuda::std::log; using ::cuda::std::log10; using ::cuda::std::pow; using ::cuda::std::sqrt;
+using ::cuda::std::sin; using ::cuda::std::cos; using ::cuda::std::tan; using ::cuda::std::sinh;
+using ::cuda::std::cosh; using ::cuda::std::tanh; using ::cuda::std::asin; using ::cuda::std::acos;
+using ::cuda::std::atan; using ::cuda::std::asinh; using ::cuda::std::acosh; using ::cuda::std::atanh;
+}
+""",
+    "thrust/extrema.h": b"""
+#include <cuda/std/__algorithm/max.h>
+#include <cuda/std/__algorithm/min.h>
+namespace thrust { using ::cuda::std::max; using ::cuda::std::min; }
+""",
+}
+"""What of headers of Thrust that NVRTC refuses device code uses."""
+
+
+def headers_of_host_algorithms(folders: Sequence[Path]) -> dict[str, bytes]:
+    """The headers of CUB and Thrust whose functions are called on the host, which NVRTC refuses: what is left of them.
+
+    Args:
+        folders: where headers are looked for.
+    """
+    made: dict[str, bytes] = {}
+    for folder in folders:
+        names = [f"cub/device/{each.name}" for each in (folder / "cub/device").glob("*.cuh")]
+        names += [
+            f"thrust/{each.name}" for each in (folder / "thrust").glob("*.h") if each.stem not in _THRUST_ON_DEVICE
+        ]
+        if names:
+            names += ["cub/util_allocator.cuh", "thrust/system/cuda/execution_policy.h"]
+        made |= {name: _THRUST_PARTS.get(name, b"") for name in names}
+    return made

@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import warptile as wt
 from warptile.codegen import cuda_file, headers
 from warptile.codegen.cuda_file import _errors_by_file, compile_file
 from warptile.codegen.file_names import files_of, renamed, short_names
 from warptile.codegen.host_code import declarations, host_declarations, without
 from warptile.codegen.inputs import includes_in_any_case
 from warptile.codegen.kernel_names import declared_kernels, demangled, entries_of, exact_names, named_entry, plain_name
-from warptile.errors import ArgumentError
+from warptile.errors import ArgumentError, CompileError
 
 
 def test_files_get_as_much_of_their_paths_as_tells_them_apart():
@@ -253,7 +255,7 @@ def test_all_headers_that_a_file_lacks_are_left_empty_at_once(tmp_path, passes):
         f'{includes}#include "own.h"\n#ifdef _WIN32\n#include <windows.h>\n#endif\n__global__ void k() {{}}\n'
     )
     assert compile_file(tmp_path / "k.cu", "sm_90a").left_empty == (*names, "deque", "list")
-    assert len(passes) == 3
+    assert len(passes) == 2
 
 
 def test_cccl_may_lie_in_another_folder_than_cudas_headers(monkeypatch):
@@ -276,3 +278,50 @@ def test_host_functions_of_a_namespace_that_is_nowhere_are_left_out_together(tmp
     (tmp_path / "k.cu").write_text("\n".join(lines))
     assert compile_file(tmp_path / "k.cu", "sm_90a").left_out == tuple((line, line) for line in range(2, 8))
     assert len(passes) == 3
+
+
+def test_algorithms_that_the_host_calls_are_left_out(tmp_path):
+    for name in ("cub/device/device_scan.cuh", "thrust/sort.h", "thrust/complex.h"):
+        (tmp_path / "cccl" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "cccl" / name).write_text("#error of the host\n")
+    source = tmp_path / "k.cu"
+    source.write_text("""
+#include <cub/device/device_scan.cuh>
+#include <thrust/sort.h>
+void scan(int* x, int n) {
+  size_t bytes = 0;
+  cub::DeviceScan::ExclusiveSum(nullptr, bytes, x, x, n);
+  thrust::sort(x, x + n);
+}
+__global__ void twice(int* x) { x[threadIdx.x] *= 2; }
+""")
+    found = compile_file(source, "sm_90a", include_folders=[tmp_path / "cccl"])
+    assert (found.left_empty, found.left_out) == ((), ((4, 8),))
+    source.write_text("#include <thrust/sort.h>\n__global__ void k(int* x) { thrust::sort(thrust::seq, x, x + 4); }")
+    with pytest.raises(CompileError, match=r"called on the host are left out of <thrust/sort\.h>"):
+        compile_file(source, "sm_90a", include_folders=[tmp_path / "cccl"])
+
+
+@pytest.mark.skipif(headers.cccl_folder(13) is None, reason="no CCCL")
+def test_what_kernels_use_of_thrust(tmp_path):
+    (tmp_path / "k.cu").write_text("""
+#include <thrust/complex.h>
+#include <thrust/device_vector.h>
+#include <thrust/extrema.h>
+#include <thrust/functional.h>
+#include <thrust/tuple.h>
+__global__ void k(thrust::complex<float>* y, const int* x) {
+  const auto pair = thrust::make_tuple(thrust::max(x[0], x[1]), thrust::plus<int>()(x[0], x[1]));
+  y[0] = thrust::complex<float>(thrust::get<0>(pair), thrust::get<1>(pair)) * thrust::conj(y[0]);
+  y[0] += thrust::abs(y[1]);
+}
+""")
+    x, y = np.array([3, 4], np.int32), np.array([1 + 2j, 3 - 4j], np.complex64)
+    assert wt.kernel(tmp_path / "k.cu", backend="emulator", arch="sm_90a")[1, 1](y, x).ok
+    assert y[0] == (4 + 7j) * (1 - 2j) + 5
+
+
+def test_what_is_of_curand_says_which_package_has_it(tmp_path):
+    (tmp_path / "k.cu").write_text("#include <curand_of_tests.h>\n__global__ void k(curandStateOfTests* s) {}\n")
+    with pytest.raises(CompileError, match=r"curand_of_tests\.h: of cuRAND, which .*cuda-toolkit\[curand\]"):
+        compile_file(tmp_path / "k.cu", "sm_90a")

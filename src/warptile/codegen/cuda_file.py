@@ -8,6 +8,7 @@ as device functions; those of the file and of its own headers that do not compil
 
 from __future__ import annotations
 
+import codecs
 import re
 import subprocess
 import tempfile
@@ -233,7 +234,7 @@ class _Program:
     """
 
     def __init__(self, path: Path, text: bytes, flags: Sequence[str], wanted: Sequence[str]) -> None:
-        self.path, self.text = path, text
+        self.path, self.text = path, text.removeprefix(codecs.BOM_UTF8)
         self._flags, self._wanted = flags, wanted
         self._given = {HOST_HEADER: HOST_TYPES + IMPLIED}
         own = [path.parent, *(folder for folder in self.folders if not _is_cuda(folder))]
@@ -284,9 +285,19 @@ class _Program:
             flags = [*self._flags, *(f"-I{folder}" for folder in dict.fromkeys(each.parent for each in self._changed))]
             done = run_program(self.text, str(self.path), flags, self._wanted, given, expression=expression)
             log = done.log.decode(errors="replace")
-            if done.compiled or not (self._empty_header(log) or self._leave_out(log)):
+            if done.compiled or not (self._empty_header(log) or self._unmark(log) or self._leave_out(log)):
                 break
         return done
+
+    def _unmark(self, log: str) -> bool:
+        """Give headers without the byte order marks that they begin with, which NVRTC refuses."""
+        if "unrecognized token" not in log:
+            return False
+        marked = {path: each for path, each in self.headers.items() if each.text.startswith(codecs.BOM_UTF8)}
+        for each in marked.values():
+            each.text = each.text.removeprefix(codecs.BOM_UTF8)
+        self._changed |= marked
+        return bool(marked)
 
     def _empty_header(self, log: str) -> bool:
         """Leave a header empty that was not found, if that may be. NVRTC ends at the first one, and a pass over large

@@ -106,7 +106,41 @@ _INFINITY, _NAN = "__builtin_bit_cast(float, 0x7f800000u)", "__builtin_bit_cast(
 _INFINITY_64 = "__builtin_bit_cast(double, 0x7ff0000000000000ull)"
 _NAN_64 = "__builtin_bit_cast(double, 0x7ff8000000000000ull)"
 
+_TO_DOUBLE = (
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos", "cosh", "erf", "erfc", "exp", "exp2",
+    "expm1", "fabs", "floor", "lgamma", "log", "log10", "log1p", "log2", "logb", "nearbyint", "rint", "round", "sin",
+    "sinh", "sqrt", "tan", "tanh", "tgamma", "trunc",
+)  # fmt: skip
+_TO_INTEGERS = {"ilogb": "int", "lrint": "long", "lround": "long", "llrint": "long long", "llround": "long long"}
+_OF_TWO = "atan2", "copysign", "fdim", "fmax", "fmin", "fmod", "hypot", "nextafter", "pow", "remainder"
+_CLASSES = {"isfinite": "true", "isinf": "false", "isnan": "false", "signbit": "x < 0"}
+
+
+def _overloads() -> str:
+    """Functions of integers, and of two numbers of different types, which are those of doubles: ``<cmath>`` has them,
+    CUDA's headers alone do not."""
+    one = dict.fromkeys(_TO_DOUBLE, "double") | _TO_INTEGERS
+    made = [
+        f"template <typename T> __result<T, {of}> {name}(T x) {{ return {name}((double)x); }}"
+        for name, of in one.items()
+    ]
+    made += [f"template <typename T> __result<T, bool> {name}(T x) {{ return {so}; }}" for name, so in _CLASSES.items()]
+    made += [
+        f"template <typename T, typename U> __mixed<T, U> {name}(T x, U y) {{ return {name}((double)x, (double)y); }}"
+        for name in _OF_TWO
+    ]
+    return """
+#include <type_traits>
+template <typename T, typename R> using __result = typename std::enable_if<std::is_integral<T>::value, R>::type;
+template <typename T, typename U>
+using __mixed = typename std::enable_if<std::is_arithmetic<T>::value && std::is_arithmetic<U>::value &&
+                                            !(std::is_same<T, U>::value && std::is_floating_point<T>::value),
+                                        double>::type;
+""" + "\n".join(made)
+
+
 _MATH = f"""
+{_overloads()}
 #define INFINITY ({_INFINITY})
 #define NAN ({_NAN})
 #define HUGE_VALF ({_INFINITY})

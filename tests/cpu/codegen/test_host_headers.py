@@ -31,6 +31,10 @@ VALUES = {
     "std::numeric_limits<long>::digits": 63, "std::fminf(1.5f, 2)": 1.5, "copied(-2.0)": -2, "exchanged(4, 5)": 45,
     "sizeof(std::ptrdiff_t)": 8, "std::make_pair(2, 0.5).second": 0.5, "(double)((__int128)1 << 70)": 2.0**70,
     "swapped(3, 4)": 43, "std::abs(-3)": 3, "std::abs(-2.5f)": 2.5, "std::sqrt(2.25f)": 1.5, "std::floor(-0.5)": -1,
+    "sqrt(16)": 4, "std::trunc(8u)": 8, "pow(0.5f, 2.0)": 0.25, "pow(3, 4)": 81, "std::fmax(1, 2.5f)": 2.5,
+    "fmod(7.5, 2.0f)": 1.5, "atan2(0, -1)": np.pi, "floor(-3)": -3, "lround(7)": 7, "std::isnan(3)": 0,
+    "isfinite(3)": 1, "signbit(-2)": 1, "sizeof(exp(1))": 8, "sizeof(sqrt(1.0f))": 4, "sizeof(pow(2.0f, 3))": 4,
+    "sizeof(fmin(1.0f, 2.0))": 8,
     "std::fmax(1.0f, 2.0f)": 2, "std::isnan(0.0f)": 0, "std::is_same<int, float>::value": 0,
 }  # fmt: skip
 

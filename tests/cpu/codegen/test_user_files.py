@@ -325,3 +325,12 @@ def test_what_is_of_curand_says_which_package_has_it(tmp_path):
     (tmp_path / "k.cu").write_text("#include <curand_of_tests.h>\n__global__ void k(curandStateOfTests* s) {}\n")
     with pytest.raises(CompileError, match=r"curand_of_tests\.h: of cuRAND, which .*cuda-toolkit\[curand\]"):
         compile_file(tmp_path / "k.cu", "sm_90a")
+
+
+def test_byte_order_marks_are_no_part_of_a_file(tmp_path):
+    (tmp_path / "own.h").write_text("\ufeff#pragma once\n__device__ int two() { return 2; }\n", encoding="utf-8")
+    (tmp_path / "k.cu").write_text(
+        '\ufeff#include "own.h"\n__global__ void k(int* y) { y[0] = two(); }\n', encoding="utf-8"
+    )
+    found = compile_file(tmp_path / "k.cu", "sm_90a")
+    assert (found.left_empty, found.left_out) == ((), ())

@@ -180,6 +180,7 @@ template <typename T> constexpr T max(initializer_list<T> list) {
 template <typename T> constexpr const T& clamp(const T& x, const T& a, const T& b) { return x < a ? a : b < x ? b : x; }
 template <typename T> constexpr void swap(T& a, T& b) { T held = a; a = b; b = held; }
 template <typename T, typename U = T> constexpr T exchange(T& a, U&& b) { T held = a; a = b; return held; }
+template <typename T, size_t N> struct array;
 template <typename T, typename U> struct pair { T first; U second; };
 template <typename T, typename U> constexpr pair<T, U> make_pair(T a, U b) { return {a, b}; }
 template <typename T, T... I> struct integer_sequence {

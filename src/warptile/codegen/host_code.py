@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 _TOKEN = re.compile(
     r"""(?P<skipped>//[^\n]*|/\*.*?\*/|^[ \t]*\#(?:[^\n\\]|\\.)*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
-    r"""|(?P<word>\w+)|(?P<mark>[{};=()])""",
+    r"""|(?P<word>\w+)|(?P<mark>[{};=()]|\[\[|::)""",
     re.S | re.M | re.X,
 )
 _CONDITION = re.compile(r"[ \t]*#[ \t]*(if|el|endif)")

@@ -334,3 +334,8 @@ def test_byte_order_marks_are_no_part_of_a_file(tmp_path):
     )
     found = compile_file(tmp_path / "k.cu", "sm_90a")
     assert (found.left_empty, found.left_out) == ((), ())
+
+
+def test_attributes_and_leading_colons_belong_to_a_declaration():
+    text = '[[noreturn]] void fail(std::string why) { throw why; }\n::std::string name() { return ""; }\nint one;\n'
+    assert [text[each.start : each.end] for each in declarations(text)] == text.strip().split("\n")

@@ -270,6 +270,8 @@ def test_a_program_that_is_compiled_first(tmp_path, capfd):
     assert "sum.cu, emulated as sm_80" in err
     assert run(["run", str(source)]) == 1
     assert "WANTED" in capfd.readouterr().err
+    assert run(["run", str(source), "--nvcc", "-D WANTED=2016"]) == 1
+    assert "--nvcc stands behind the program" in capfd.readouterr().err
 
 
 def test_a_program_that_cannot_be_compiled_says_how(tmp_path, capfd, monkeypatch):

@@ -19,6 +19,7 @@ from warptile.emulator.checks.races import RaceChecker
 from warptile.emulator.compiled_steps.compiled_program import CompiledWhenItPays
 from warptile.emulator.counters import Counters, columns
 from warptile.emulator.findings import ALL_CHECKS, DEFAULT_CHECKS, MODEL_CHECKS, EmulationFinding, Findings
+from warptile.emulator.first_launch import say_what_takes_long
 from warptile.emulator.float_environment import default_float_environment
 from warptile.emulator.lanes import Array
 from warptile.emulator.launch_geometry import check_residency, launch_geometry
@@ -125,6 +126,7 @@ def emulate(
         raise UnsupportedError(
             f"checks: got {', '.join(sorted(checks - ALL_CHECKS))}; there are {', '.join(sorted(ALL_CHECKS))}"
         )
+    say_what_takes_long()
     launch = Launch(module, spec, accesses or {}, arch, schedule, interpreted, tuple(beside))
     alone = device is None
     device = place_operands(module, spec, operands, launch.accesses, device, launch.operands)

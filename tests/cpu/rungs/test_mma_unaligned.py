@@ -122,6 +122,23 @@ def test_rows_of_d_of_any_length_and_distance(columns, gap):
     assert (wide[..., :gap] == 7).all()
 
 
+@pytest.mark.parametrize("size", [SIZES[0], SIZES[2]], ids=str)
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("columns", [3, 7, 13, 16])
+def test_pairs_whose_second_element_lies_outside(columns, rows, size):
+    """Lines of D, of C and of an operand of the epilogue are aligned, and D's columns are odd in number."""
+    a, b = drawn(2, rows, 16), drawn(2, 16, columns, seed=1)
+    wide = np.full((2, rows, 24), 7, np.float16)
+    d, c = wide[..., :columns], drawn(2, rows, columns, seed=2)
+    given = {"config": named(size, 16), **UNALIGNED}
+    wt.matmul(a, b, c, beta=0.5, out=d, **given)
+    assert_close(d, a, b, 0.5 * c.astype(np.float64))
+    assert (wide[..., columns:] == 7).all()
+    wt.matmul(a, b, out=d, epilogue=lambda acc, x: acc * x, x=c, **given)
+    assert np.abs(d - (a.astype(np.float64) @ b) * c).max() <= 0.02 * max(1, np.abs(d).max())
+    assert (wide[..., columns:] == 7).all()
+
+
 def test_an_epilogue():
     a, b, bias = lying(3, 20, 33, "row", 1, 0), lying(3, 33, 29, "row", 0, 1), drawn(29)
     fused = wt.matmul(a, b, epilogue=lambda acc, bias: wt.relu(acc + bias), bias=bias, **UNALIGNED)

@@ -140,22 +140,21 @@ struct UnalignedTile {
 
   private:
     // Computes elements of D of half `half` of a row of fragments, which row `r` of the tile has, and puts them where
-    // lines are stored from; or into D. Two at a time if D's alignment allows: columns are even in number then.
+    // lines are stored from; or into D. Two at a time if D's alignment allows, of which the second may lie outside it.
     __device__ __forceinline__ void put_row(
         const LINES& lines,
         const typename OPERATION::REGISTER (&fragments)[ACCUMULATORS::COLUMNS][OPERATION::C_REGISTERS], int half,
         int r) const {
         constexpr int SIZE = sizeof(OUT), COLUMNS = ACCUMULATORS::COLUMNS, WIDTH = ACCESS::D > SIZE ? 2 : 1;
-        using VECTOR = Vector<OUT, WIDTH>;
         const int first = TILE::warp_column() + threadIdx.x % 4 * 2, left = r < lines.rows ? lines.columns - first : 0;
-        VECTOR source[COLUMNS][2 / WIDTH];
+        OUT source[COLUMNS][2];
         if (gemm.beta != typename OPERATION::SCALE(0)) {
             const OUT* const line = gemm.c + ((row + r) * gemm.ldc + column + first);
 #pragma unroll
             for (int j = 0; j < COLUMNS; ++j)
 #pragma unroll
-                for (int e = 0; e < 2; e += WIDTH)
-                    if (8 * j + e < left) source[j][e / WIDTH] = *reinterpret_cast<const VECTOR*>(line + 8 * j + e);
+                for (int e = 0; e < 2; ++e)
+                    if (8 * j + e < left) source[j][e] = line[8 * j + e];
         }
         const unsigned to = lines.row(r) + SIZE * first;
         OUT* const line = lines.origin + r * lines.ldd + first;
@@ -164,19 +163,20 @@ struct UnalignedTile {
             const auto pair = pair_of<ACC_ELEMENT>(fragments[j], half);
 #pragma unroll
             for (int e = 0; e < 2; e += WIDTH) {
-                const int at = 8 * j + e;
-                if (GemmParams<OPERATION>::EPILOGUE::FUSED && at >= left) continue;
+                const int at = 8 * j + e, inside = left - at;
+                if (GemmParams<OPERATION>::EPILOGUE::FUSED && inside <= 0) continue;
                 ACC_ELEMENT values[WIDTH];
 #pragma unroll
                 for (int i = 0; i < WIDTH; ++i) values[i] = pair.elements[e + i];
-                VECTOR result;
-                elements_of_d(values, source[j][e / WIDTH].elements, result.elements, gemm, row + r,
-                              column + first + at);
-                if (at >= left) continue;
-                if constexpr (CONFIG::STORES_REGISTERS) {
-                    *reinterpret_cast<VECTOR*>(line + at) = result;
+                Vector<OUT, WIDTH> result;
+                elements_of_d(values, source[j] + e, result.elements, gemm, row + r, column + first + at, inside);
+                if (inside <= 0) continue;
+                if constexpr (!CONFIG::STORES_REGISTERS) {
+                    st_shared(to + SIZE * at, *reinterpret_cast<const Packet<sizeof(result)>*>(&result));
+                } else if (inside >= WIDTH) {
+                    *reinterpret_cast<Vector<OUT, WIDTH>*>(line + at) = result;
                 } else {
-                    st_shared(to + SIZE * at, *reinterpret_cast<const Packet<sizeof(VECTOR)>*>(&result));
+                    line[at] = result.elements[0];
                 }
             }
         }

@@ -183,7 +183,7 @@ def batched(batch, m, n, k):
     ("extents", "rung"),
     [
         ((20000, 9, 9, 9), "mma-unaligned"), ((384, 196, 64, 196), "mma-unaligned"),
-        ((12, 50, 64, 50), "mma-unaligned"), ((1, 144, 448, 27), "mma-unaligned"),
+        ((12, 50, 64, 50), "mma-unaligned"), ((1, 144, 448, 27), "mma-unaligned"), ((1, 614, 911, 24), "mma-unaligned"),
         ((7000, 8, 16, 8), "mma-unaligned"), ((8, 512, 512, 512), "wgmma-final"),
         ((1, 4096, 4096, 4096), "wgmma-final"), ((1, 4095, 4095, 4095), "wgmma-final"),
     ],
@@ -200,7 +200,7 @@ def test_plans_take_it_for_small_matrices(extents, rung):
     [
         ((1, 512, 512, 512), "sm_90a", "operands are aligned"),
         ((1, 4095, 4095, 4095), "sm_90a", "an aligned copy pays"),
-        ((1, 1152, 1107, 16), "sm_90a", "D has 1275264 elements"),
+        ((1, 1900, 1107, 17), "sm_90a", "D has 2103300 elements"),
         ((40, 30, 30, 30), "sm_80", "fitted to Hopper"),
     ],
 )

@@ -31,9 +31,22 @@ class Arch:
     registers_per_sm: int = 65536
 
     @property
+    def reserved_shared_bytes(self) -> int:
+        """As `reserved_shared_bytes`."""
+        return reserved_shared_bytes(self.capability)
+
+    @property
     def has_cp_async(self) -> bool:
         """Whether ``cp.async`` exists."""
         return self.capability >= 80
+
+
+def reserved_shared_bytes(capability: int) -> int:
+    """How many of the first bytes of a CTA's shared memory belong to the system; variables start behind them.
+
+    Cooperative groups keep 288 of them at ``%reserved_smem_offset_1``, wherever the driver puts it.
+    """
+    return 1024 if capability >= 80 else 0
 
 
 MAX_THREADS = 1024

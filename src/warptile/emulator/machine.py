@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from warptile.arch import reserved_shared_bytes
 from warptile.device import REFERENCE
 from warptile.emulator.async_ops.bulk_copies import BulkCopies
 from warptile.emulator.async_ops.cp_async import PendingAsyncCopies, check_schedule
@@ -25,15 +26,6 @@ from warptile.emulator.sync.register_pool import RegisterPool
 from warptile.errors import UnknownInstruction
 from warptile.isa.wgmma import WARPS
 from warptile.launch.spec import Dim3
-
-
-def shared_reserved_bytes(capability: int) -> int:
-    """How many of the first bytes of a CTA's shared memory belong to the system; variables start behind them.
-
-    Cooperative groups keep 288 of them at ``%reserved_smem_offset_1``, wherever the driver puts it.
-    """
-    return 1024 if capability >= 80 else 0
-
 
 CLOCK_NAMES = ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi")
 """Special registers that change while a kernel runs."""
@@ -165,7 +157,7 @@ class Machine:
         self.last_poll = 0  # step of the last strong read, or atomic that changed nothing
         self.live: NDArray[np.bool_] = geometry.exists.copy()
         self.why_trapped = ""
-        reserved = shared_reserved_bytes(arch_capability)
+        reserved = reserved_shared_bytes(arch_capability)
         constants = {
             "envreg1": grid_workspace >> 32, "envreg2": grid_workspace & 0xFFFFFFFF,
             "dynamic_smem_size": dynamic_shared_bytes,
@@ -208,7 +200,7 @@ class Machine:
         found = self._special.get(name)
         if name == "reserved_smem_offset_1" and found is not None:
             # Cooperative groups of several warps take their barriers there to be zero from sm_80 on.
-            self.memory.zeroed_shared = slice(int(found[0]), shared_reserved_bytes(self.arch_capability))
+            self.memory.zeroed_shared = slice(int(found[0]), reserved_shared_bytes(self.arch_capability))
         if name in ("envreg1", "envreg2") and found is not None and not self.cooperative:
             self.why_trapped = (
                 "; grid.sync() of cooperative groups traps unless the launch is cooperative: "
@@ -249,4 +241,4 @@ def window_base(space: str) -> int:
     return {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}.get(space, 0)
 
 
-__all__ = ["CLOCK_NAMES", "GLOBAL_BASE", "LaunchGeometry", "Machine", "shared_reserved_bytes", "window_base"]
+__all__ = ["CLOCK_NAMES", "GLOBAL_BASE", "LaunchGeometry", "Machine", "window_base"]

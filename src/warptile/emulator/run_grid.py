@@ -24,7 +24,7 @@ from warptile.emulator.float_environment import default_float_environment
 from warptile.emulator.lanes import Array
 from warptile.emulator.launch_geometry import check_residency, launch_geometry
 from warptile.emulator.launch_memory import bytes_of, bytes_of_rows, fill_parameters, place_operands
-from warptile.emulator.machine import Machine, shared_reserved_bytes
+from warptile.emulator.machine import Machine
 from warptile.emulator.memory.accesses import Memory, UndefinedLoad
 from warptile.emulator.memory.device_memory import DeviceMemory, DeviceSnapshot
 from warptile.emulator.memory.spaces import WRITTEN
@@ -284,7 +284,7 @@ def _prepare(
     module, spec, accesses, arch = launch.module, launch.spec, launch.accesses, launch.arch
     generation = find_arch(arch)
     geometry = launch_geometry(module, spec, generation.capability)
-    reserved = shared_reserved_bytes(generation.capability)
+    reserved = generation.reserved_shared_bytes
     layout = program.lay_out(
         module,
         spec.entry,

@@ -23,10 +23,6 @@ MANY, MANY_WARPS = 2, 12
 MOST = 16
 """CTAs for each SM up to which launches overlap: with more, what they would save is little beside their time."""
 
-RESERVED_BYTES = 1024
-"""Shared memory of a CTA that the driver takes (CUDA C++ Programming Guide, "Shared Memory" of compute capability
-9.0)."""
-
 ALLOCATED_BYTES = 128
 """Shared memory is given out in multiples of this."""
 
@@ -49,11 +45,11 @@ def lets_next_start(ctas: int, threads: int, sms: int) -> bool:
 def spread(one: KernelSpec, device: DeviceLimits) -> KernelSpec:
     """A launch with so much shared memory that no SM has more than its share of CTAs. (Kernels that lean on L1 lose
     more than they gain.)"""
-    per_sm = device.generation.shared_bytes_per_sm
+    per_sm, reserved = device.generation.shared_bytes_per_sm, device.generation.reserved_shared_bytes
     share = ceil_div(one.ctas, device.multiprocessors)
-    fits_once_more = (per_sm // (share + 1) - RESERVED_BYTES) // ALLOCATED_BYTES * ALLOCATED_BYTES
+    fits_once_more = (per_sm // (share + 1) - reserved) // ALLOCATED_BYTES * ALLOCATED_BYTES
     too_much_for_more = fits_once_more + ALLOCATED_BYTES
-    if not one.overlaps_previous or share > MOST or too_much_for_more + RESERVED_BYTES > per_sm // share:
+    if not one.overlaps_previous or share > MOST or too_much_for_more + reserved > per_sm // share:
         return one
     return replace(one, dynamic_shared_bytes=max(one.dynamic_shared_bytes, too_much_for_more))
 

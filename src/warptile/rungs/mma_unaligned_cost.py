@@ -48,8 +48,8 @@ BYTES_PER_S, LAUNCH_US = 7.1e12, 1.34
 DRAM_BYTES_PER_S = 4.3e12
 """What DRAM delivers: no prediction is shorter."""
 
-RESERVED_BYTES, THREADS_OF_SM, CTAS_OF_SM = 1024, 2048, 32
-"""Of shared memory for each CTA, and what an SM holds (CUDA C++ Programming Guide, "Compute Capabilities")."""
+SM = arch("sm_90a")
+"""What an SM holds of the GPUs that constants are fitted to."""
 
 
 def terms_us(
@@ -67,8 +67,8 @@ def terms_us(
     bm, bn, bk, wm, wn, tiles = (sizes[key] for key in ("BM", "BN", "BK", "WM", "WN", "TILES"))
     warps = bm * bn // (wm * wn)
     of_busiest = ceil_div(ceil_div(ceil_div(problem.m, bm) * ceil_div(problem.n, bn) * problem.batch, tiles), sms)
-    held = np.minimum(arch("sm_90a").shared_bytes_per_sm // (shared_bytes + RESERVED_BYTES), CTAS_OF_SM)
-    held = np.maximum(np.minimum(held, THREADS_OF_SM // (WARP_LANES * warps * tiles)), 1)
+    held = np.minimum(SM.shared_bytes_per_sm // (shared_bytes + SM.reserved_shared_bytes), SM.max_blocks_per_sm)
+    held = np.maximum(np.minimum(held, SM.max_warps_per_sm // (warps * tiles)), 1)
     rounds, k_tiles, all_tiles = ceil_div(of_busiest, held), ceil_div(problem.k, bk), of_busiest * tiles
 
     a, b = problem.a, problem.b

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from warptile.arch import arch
 from warptile.device import DeviceLimits
 from warptile.native.formulas import lookup
 from warptile.problem import Problem
@@ -32,7 +33,8 @@ SQUARE_GROUP = 16
 """GROUP with which the first wave, of 128 tiles of 128 x 256, covers a square of D, so that it loads least."""
 
 MOST_STAGES = 12
-SHARED_BYTES, RESERVED_BYTES = 227 * 1024, 1024
+_HOPPER = arch("sm_90a")
+SHARED_BYTES, RESERVED_BYTES = _HOPPER.shared_bytes_per_block, _HOPPER.reserved_shared_bytes
 """Shared memory of a CTA that is alone on its SM, and what the system reserves for each CTA."""
 
 TUNABLES = (

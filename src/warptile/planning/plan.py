@@ -412,12 +412,18 @@ def _rejected(problem: Problem, asked: str | None, device: DeviceLimits) -> list
 
 
 def _slower(plan: Plan, taken: Plan) -> str:
-    if plan.rung is taken.rung and not plan.rung.ranks(plan.problem):
+    same = plan.rung is taken.rung
+    if same and not plan.rung.ranks(plan.problem):
         own_ms, taken_ms = plan.prediction.time_ms, taken.prediction.time_ms
     else:
-        own_ms, taken_ms = _compared_us(plan) / 1e3, _compared_us(taken) / 1e3
-    kept = plan.rung is taken.rung and own_ms < taken_ms and not _keeps_default(plan.rung, plan.problem, plan.asked)
-    why = f"; the default is left for less than {WORTH_LEAVING_DEFAULT:.0%} of its time" if kept else ""
+        own_ms, taken_ms = (
+            (each.predicted_us if each.rung.estimates else _compared_us(each)) / 1e3 for each in (plan, taken)
+        )
+    why = ""
+    if own_ms < taken_ms and same and not _keeps_default(plan.rung, plan.problem, plan.asked):
+        why = f"; the default is left for less than {WORTH_LEAVING_DEFAULT:.0%} of its time"
+    elif own_ms < taken_ms and not same:
+        why = "; its predictions are too short for such problems"
     return f"predicted {own_ms:.4g} ms, against {taken_ms:.4g} ms{why}"
 
 

@@ -91,3 +91,19 @@ def test_how_lines_are_laid_out():
     assert headline("D = " + "x" * 90) == "D =\n           " + "x" * 90
     assert by_reason([("a", "slow"), ("b", "wide"), ("c", "slow")]) == ["a, c: slow", "b: wide"]
     assert listed(["word " * 17]) == ["  " + ("word " * 15).rstrip() + "\n      word word"]
+
+
+def test_predictions_of_other_kernels_that_are_too_short_are_said_to_be() -> None:
+    """A plan takes mma-unaligned although wgmma-final's prediction, which is too short, is below its own."""
+    a, b = np.empty((4096, 49, 32), np.float16), np.empty((4096, 49, 32), np.float16).swapaxes(1, 2)
+    plan = wt.plan(a, b).plan
+    assert plan.rung.name == "mma-unaligned"
+    reasons = dict(plan.rejected)
+    own, taken = map(float, re.match(r"predicted ([\d.]+) ms, against ([\d.]+) ms", reasons["wgmma-final"]).groups())
+    assert taken == pytest.approx(plan.predicted_us / 1e3, rel=1e-3)
+    assert reasons["wgmma-final"].endswith("; its predictions are too short for such problems") == (own < taken)
+    others = [reason for name, reason in plan.rejected if name.startswith("mma-unaligned")]
+    assert others
+    for reason in others:
+        own, taken = map(float, re.match(r"predicted ([\d.]+) ms, against ([\d.]+) ms$", reason).groups())
+        assert own >= taken

@@ -422,7 +422,7 @@ def _slower(plan: Plan, taken: Plan) -> str:
     why = ""
     if own_ms < taken_ms and same and not _keeps_default(plan.rung, plan.problem, plan.asked):
         why = f"; the default is left for less than {WORTH_LEAVING_DEFAULT:.0%} of its time"
-    elif own_ms < taken_ms and not same:
+    elif _compared_us(taken) <= own_ms * 1e3 < taken_ms * 1e3 and not same:
         why = "; its predictions are too short for such problems"
     return f"predicted {own_ms:.4g} ms, against {taken_ms:.4g} ms{why}"
 

@@ -21,7 +21,7 @@ MANY, MANY_WARPS = 2, 12
 """CTAs and warps for each SM from which the next launch may start early."""
 
 MOST = 16
-"""CTAs for each SM up to which launches overlap: with more, what they would save is little beside their time."""
+"""CTAs for each SM beyond which what overlapping saves is little beside the time of a launch."""
 
 ALLOCATED_BYTES = 128
 """Shared memory is given out in multiples of this."""

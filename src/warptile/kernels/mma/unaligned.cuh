@@ -76,8 +76,10 @@ struct UnalignedTile {
         }
         wait_for_previous_launch();
         if constexpr (STAGES == 1) {
-            A::template start<TILE::THREADS, CONFIG::PREPARES>(to, of_a(0), threadIdx.x);
-            B::template start<TILE::THREADS, CONFIG::PREPARES>(to + A::BYTES, of_b(0), threadIdx.x);
+            if (tiles_k > 0) {  // operands without elements may have no memory
+                A::template start<TILE::THREADS, CONFIG::PREPARES>(to, of_a(0), threadIdx.x);
+                B::template start<TILE::THREADS, CONFIG::PREPARES>(to + A::BYTES, of_b(0), threadIdx.x);
+            }
             cp_async_commit_group();
         } else {
 #pragma unroll 1

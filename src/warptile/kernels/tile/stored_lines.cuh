@@ -33,8 +33,9 @@ struct StoredLines {
 
     // Where a row's first element is in shared memory.
     __device__ __forceinline__ unsigned row(int number) const {
-        const int from_line_to_line = one_line ? 0 : static_cast<int>(ldd), pitch = one_line ? SIZE * columns : PITCH;
-        const int shift = ALIGNED ? 0 : (elements_past_16_bytes(origin) + number * from_line_to_line) % unsigned(WIDTH);
+        const unsigned apart = one_line ? 0 : static_cast<unsigned>(ldd);  // whatever overflows is a multiple of WIDTH
+        const int pitch = one_line ? SIZE * columns : PITCH;
+        const int shift = ALIGNED ? 0 : (elements_past_16_bytes(origin) + number * apart) % WIDTH;
         return memory + number * pitch + SIZE * shift;
     }
 

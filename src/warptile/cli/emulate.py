@@ -70,9 +70,10 @@ def command(
 
     Everything that the checks find is listed: errors (undefined by the PTX ISA), model findings (code that relies on
     what its memory model does not promise) and warnings. Errors and model findings end with exit code 1. --check and
-    --ignore take races, uninitialised, writes, reuse (errors); warp-order, cas-read, wgmma-rows, bulk-exit (model),
-    which --model common leaves out; overflow, padding, leaks and, off by default, redundant-stores (warnings).
-    Accesses outside of buffers, misaligned ones, deadlocks and the like always end the run.
+    --ignore take races, uninitialised, writes, reuse (errors); warp-order, cas-read, wgmma-rows, bulk-exit,
+    unwaited-reads (model), which --model common leaves out; overflow, padding, leaks and, off by default,
+    redundant-stores (warnings). Accesses outside of buffers, misaligned ones, deadlocks and the like always end the
+    run.
 
     \b
     Examples, of a kernel add(const float* a, float* d, int n) in add.cu:

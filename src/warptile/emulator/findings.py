@@ -12,7 +12,7 @@ Severity = Literal["error", "model", "warning"]
 
 SEVERITIES: Mapping[Severity, str] = {
     "error": "undefined by the PTX ISA, or a wrong result",
-    "model": "relies on what the PTX memory model does not promise, although common code does and GPUs keep it",
+    "model": "relies on what the PTX memory model does not promise, although common code does and GPUs mostly keep it",
     "warning": "legal, and often not what was meant",
 }
 """What each severity means. Findings of the first two make `warptile emulate` end with exit code 1."""
@@ -87,6 +87,12 @@ _CHECKS = (
         "model",
         "a thread that ends before its bulk store has read shared memory",
         "execute cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 before the end",
+    ),
+    EmulationCheck(
+        "unwaited-reads",
+        "model",
+        "a bulk copy over shared memory whose last reads may still be under way",
+        "execute fence.proxy.async between the read and the arrival that lets the memory go",
     ),
     EmulationCheck(
         "volatile",
@@ -219,8 +225,8 @@ def select_checks(
         ignore: names to take away from these.
         model: ``"ptx"``, the memory model of the PTX ISA, or ``"common"``, which also takes lanes of a warp to be
             ordered by ``.sync`` collectives, the plain first read of a CAS loop to be atomic, rows of A of a
-            ``wgmma`` to be read by the warp that owns them, and shared memory to be kept until bulk stores have read
-            it.
+            ``wgmma`` to be read by the warp that owns them, shared memory to be kept until bulk stores have read it,
+            and loads to have read before bulk copies overwrite what they read.
         volatile: whether volatile accesses are ``"strong"``, as the PTX ISA says, or ``"weak"`` like plain ones.
 
     Raises:

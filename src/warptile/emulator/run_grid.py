@@ -12,6 +12,7 @@ from warptile.emulator import program
 from warptile.emulator.async_ops.concurrent_streams import ConcurrentStreams
 from warptile.emulator.checks.cas_loops import first_reads
 from warptile.emulator.checks.deciding_reads import DecidingReads
+from warptile.emulator.checks.unwaited_reads import UnwaitedReads
 from warptile.emulator.checks.leaks import report_leaks
 from warptile.emulator.checks.output_writers import OutputWriters
 from warptile.emulator.checks.race_reports import unmangled
@@ -327,6 +328,7 @@ def _prepare(
             checks=checks,
             first_reads=first_reads(routine.function for routine in layout.routines.values()),
             deciding=DecidingReads(routine.function for routine in layout.routines.values()),
+            unwaited=UnwaitedReads(routine.function for routine in layout.routines.values()),
             streams=bool(launch.beside),
         )
         if spec.overlaps_previous:

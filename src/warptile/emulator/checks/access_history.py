@@ -204,6 +204,12 @@ class AccessHistory:
             return found
         return np.array([found[0], found[1], _tag(found[2], self.displaced.headers)])
 
+    def read(self, offset: int, column: int) -> NDArray[np.int32]:
+        """A read (thread, clock, tag) of the place of a byte: `FIRST_READ` or `OTHER_READ`."""
+        shift = self.shifts[offset >> PAGE]
+        place = (offset >> shift) * COLUMNS + column
+        return self.tables[shift][place : place + 3]
+
     def finish_copies(
         self, offsets: Places, size: int, lanes: NDArray[np.intp], tag: int, clock: NDArray[np.int32] | None = None
     ) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from warptile.ptx.instruction import Instruction, Label, PtxFunction, Register, Symbol, parts_of
+from warptile.emulator.checks.control_flow import named_registers, targets
+from warptile.ptx.instruction import Instruction, PtxFunction, Symbol, parts_of
 
 _OWN_SPACES = ("shared", "shared::cta", "shared::cluster", "local", "param")
 """Memory by which a thread tells itself or others of its block what it has read."""
@@ -94,7 +95,7 @@ class _Flow:
             pending = set[str]().union(*(self.sources.get(name, ()) for name in pending)) - names
             names |= pending
         reads = (each for each in self.body if each.opcode in ("ld", "atom"))
-        return frozenset(id(each) for each in reads if not names.isdisjoint(_names(each, 0, 1)))
+        return frozenset(id(each) for each in reads if not names.isdisjoint(named_registers(each, 0, 1)))
 
     def _last(self, block: int) -> int:
         return (self.leaders[block + 1] if block + 1 < len(self.leaders) else len(self.body)) - 1
@@ -110,7 +111,7 @@ def _flow(function: PtxFunction) -> _Flow:
     for block in range(len(leaders)):
         behind = leaders[block + 1] if block + 1 < len(leaders) else len(body)
         last = body[behind - 1]
-        places = _targets(function, last)
+        places = targets(function, last)
         if last.opcode not in ("bra", "brx", "ret", "exit", "trap") or last.predicate is not None:
             places = [*places, behind]
         if any(_fails(each) for each in body[leaders[block] : behind]):
@@ -121,24 +122,12 @@ def _flow(function: PtxFunction) -> _Flow:
         own = any(word in _OWN_SPACES for word in each.modifiers)
         if each.opcode == "st":
             if own:
-                sources.setdefault(_MEMORY, set()).update(_names(each, 1, None))
+                sources.setdefault(_MEMORY, set()).update(named_registers(each, 1, None))
         elif each.opcode not in ("red", "atom") and (each.opcode != "ld" or own):
-            read = {_MEMORY} if each.opcode == "ld" else _names(each, 1, None)
-            for name in _names(each, 0, 1):
+            read = {_MEMORY} if each.opcode == "ld" else named_registers(each, 1, None)
+            for name in named_registers(each, 0, 1):
                 sources.setdefault(name, set()).update(read)
     return _Flow(body, leaders, following, sources)
-
-
-def _targets(function: PtxFunction, last: Instruction) -> list[int]:
-    """Where a branch leads; one past the end of the function for ``ret`` and ``exit``."""
-    if last.opcode in ("ret", "exit"):
-        return [len(function.body or ())]
-    if last.opcode not in ("bra", "brx"):
-        return []
-    labels = [each.name for each in last.operands if isinstance(each, Label | Symbol)]
-    if last.opcode == "brx":
-        labels = [each for name in labels for each in function.branch_targets.get(name, ())]
-    return [function.labels[name] for name in labels if name in function.labels]
 
 
 def _fails(instruction: Instruction) -> bool:
@@ -155,7 +144,3 @@ def _decides(branch: Instruction) -> set[str]:
     if branch.predicate is not None:
         return {branch.predicate.name}
     return {each.name for each in branch.registers}
-
-
-def _names(instruction: Instruction, start: int, end: int | None) -> set[str]:
-    return {each.name for each in parts_of(*instruction.operands[start:end]) if isinstance(each, Register)}

@@ -14,7 +14,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from warptile.emulator.checks.access_history import COLUMNS, WRITE, AccessHistory, rows
+from warptile.emulator.checks.access_history import (
+    COLUMNS,
+    FIRST_READ,
+    LOGGED,
+    OTHER_READ,
+    WRITE,
+    AccessHistory,
+    rows,
+)
 from warptile.emulator.checks.displaced_accesses import TAG
 from warptile.emulator.checks.knowledge import published
 from warptile.emulator.checks.vector_clocks import Lanes, VectorClocks
@@ -73,6 +81,24 @@ class ProxyFences:
         )
         return (number, offset) if number >= 0 else None
 
+    def first_unfenced_read(
+        self,
+        history: AccessHistory,
+        offsets: NDArray[np.int64],
+        size: int,
+        lanes: Lanes,
+        space: str,
+        suspect: NDArray[np.bool_],
+    ) -> tuple[int, int, int] | None:
+        """Of what bulk copies of ``lanes`` overwrite, the first place that was read without a fence before the copy.
+
+        ``suspect`` says of every instruction, by the number in its tags, whether its reads count. Returns the number of
+        the access, the offset of the place and the column of the read, or None.
+        """
+        self._clocks.settle(lanes)
+        found = _first_unfenced_read(history.tables, history.shifts, offsets, size, lanes, suspect, *self._state(space))
+        return found if found[0] >= 0 else None
+
     def _state(self, space: str) -> tuple[Any, ...]:
         clocks, number = self._clocks, SPACES.index(space)
         told = (clocks.first_thread, clocks.shape, clocks.starts, clocks.keys, clocks.values)
@@ -127,7 +153,7 @@ def _first_missing(
             thread, clock, tag = table[row], table[row + 1], table[row + 2]
             if tag < 0:
                 tag = headers[-tag, TAG]
-            if thread <= 0 or not plain[tag >> 2]:
+            if thread <= 0 or not plain[(tag & (LOGGED - 1)) >> 2]:
                 continue
             if lanes[i] == last_lane and thread == last_thread and clock == last_clock:
                 continue
@@ -135,3 +161,22 @@ def _first_missing(
                 return i, row // COLUMNS << shift
             last_lane, last_thread, last_clock = lanes[i], thread, clock
     return -1, 0
+
+
+@njit(cache=True)
+def _first_unfenced_read(
+    tables: Any, shifts: Any, offsets: Any, size: int, lanes: Any, suspect: Any, fences: Any, seen: Any, now: Any,
+    told: Any,
+) -> tuple[int, int, int]:  # fmt: skip
+    """`ProxyFences.first_unfenced_read`."""
+    for i in range(len(offsets)):
+        shift, start, end = rows(shifts, offsets[i], size)
+        table = tables[shift]
+        for row in range(start, end, COLUMNS):
+            for column in (FIRST_READ, OTHER_READ):
+                thread, clock, tag = table[row + column], table[row + column + 1], table[row + column + 2]
+                if thread <= 0 or not suspect[tag >> 2]:
+                    continue
+                if _missing(lanes[i], thread - 1, clock, fences, seen, now, told):
+                    return i, row // COLUMNS << shift, column
+    return -1, 0, 0

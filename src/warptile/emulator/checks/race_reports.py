@@ -48,6 +48,12 @@ GENERIC_TO_ASYNC = Missing(
     "execute fence.proxy.async after the write, in the thread that writes, before the barrier",
 )
 
+READ_TO_ASYNC = Missing(
+    "the read went through the generic proxy, the copy goes through the async proxy, no fence.proxy.async stands "
+    "between them, and the thread let the memory go without waiting for what it read: the copy may be faster",
+    "execute fence.proxy.async after the read, in the thread that reads, before it arrives at the mbarrier",
+)
+
 
 @dataclass(frozen=True)
 class RaceAccess:

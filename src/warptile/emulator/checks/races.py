@@ -27,8 +27,16 @@ from warptile.emulator.checks.cta_lifetimes import CtaLifetimes
 from warptile.emulator.checks.deciding_reads import DecidingReads
 from warptile.emulator.checks.displaced_accesses import ANYWHERE, WEAK, WITHIN_CLUSTER
 from warptile.emulator.checks.proxies import ProxyFences
-from warptile.emulator.checks.race_reports import GENERIC_TO_ASYNC, WIDER, Missing, RaceAccess, RaceReports
+from warptile.emulator.checks.race_reports import (
+    GENERIC_TO_ASYNC,
+    READ_TO_ASYNC,
+    WIDER,
+    Missing,
+    RaceAccess,
+    RaceReports,
+)
 from warptile.emulator.checks.repeated_stores import RepeatedStores
+from warptile.emulator.checks.unwaited_reads import UnwaitedReads
 from warptile.emulator.checks.vector_clocks import Clock, Lanes, VectorClocks, distinct
 from warptile.emulator.lanes import WARP, Active, Array
 from warptile.emulator.memory.accesses import Memory
@@ -65,6 +73,7 @@ class RaceChecker:
         checks: names of the checks that are made.
         first_reads: ``id`` of the plain loads whose value an atomic checks again (`checks.cas_loops`).
         deciding: which loads and atomics an access waits for.
+        unwaited: which loads their thread does not wait for.
         streams: whether streams beside the launch access memory, each as a thread that is in no CTA of the launch.
 
     Attributes:
@@ -84,6 +93,7 @@ class RaceChecker:
         checks: frozenset[str],
         first_reads: frozenset[int] = frozenset(),
         deciding: DecidingReads | None = None,
+        unwaited: UnwaitedReads | None = None,
         streams: bool = False,
     ) -> None:
         self.collectives_order = "warp-order" not in checks
@@ -91,6 +101,7 @@ class RaceChecker:
         self._atomic_reads = frozenset[int]() if "cas-read" in checks else first_reads
         self._first_reads = first_reads
         self._deciding = deciding
+        self._unwaited = unwaited if "unwaited-reads" in checks else None
         self._weak_volatile = "volatile" in checks
         self._memory = memory
         self._findings = memory.findings
@@ -112,6 +123,7 @@ class RaceChecker:
         self._numbers: dict[int, int] = {}
         self._instructions: list[tuple[Instruction, MemoryOrder]] = []
         self._plain_numbers: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)  # those of the generic proxy
+        self._unwaited_numbers: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)  # loads that are not waited for
         self._arrived: dict[tuple[int, int], list[int]] = {}
 
     def start_wave(self, first_thread: int, live: NDArray[np.bool_]) -> None:
@@ -286,12 +298,20 @@ class RaceChecker:
         return np.array([id(each) in deciding for each, _ in self._instructions])
 
     def _race(
-        self, home: Home, offset: int, first: RaceAccess, second: RaceAccess, missing: Missing | None = None
+        self,
+        home: Home,
+        offset: int,
+        first: RaceAccess,
+        second: RaceAccess,
+        missing: Missing | None = None,
+        *,
+        check: str | None = None,
     ) -> None:
         known = self._findings.known(DataRace, first.instruction.location, second.instruction.location)
         if known is None:
             race = self._reports.race(home, offset, first, second, missing)
-            self._findings.report(race, relies_on=self._model_check(first.instruction, second.instruction))
+            relies_on = None if check else self._model_check(first.instruction, second.instruction)
+            self._findings.report(race, check, relies_on=relies_on)
         elif missing is None and self._reports.missing(first, second) in WIDER.get(known.fix, ()):
             # The barrier that one pair of threads needs is not enough for this one.
             self._findings.reword(known, self._reports.race(home, offset, first, second))
@@ -331,7 +351,12 @@ class RaceChecker:
         tag = self._bulk_tag(transfer)
         for doing, places in ((COPYING_FROM, transfer.source), (COPYING_TO, transfer.target)):
             for home, lanes, offsets in bulk_parts(self._memory, transfer, places):
+                unfenced = None
+                if doing == COPYING_TO and home.name == "shared":
+                    unfenced = self._unwaited_read(home, transfer.instruction, lanes, offsets, CHUNK_BYTES)
                 self._enter(home, doing, transfer.instruction, tag, lanes, offsets, CHUNK_BYTES)
+                if unfenced is not None:
+                    self._race(home, *unfenced, READ_TO_ASYNC, check="unwaited-reads")
                 if doing == COPYING_FROM:
                     self._through_async_proxy(home, transfer.instruction, lanes, offsets, CHUNK_BYTES)
         clock = int(self._clocks.clock[transfer.lane])
@@ -509,6 +534,30 @@ class RaceChecker:
         first = RaceAccess(self._instructions[tag >> 2][0], thread - 1, WRITING)
         second = RaceAccess(instruction, self._clocks.first_thread + int(lanes[number]), READING)
         self._race(home, offset, first, second, GENERIC_TO_ASYNC)
+
+    def _unwaited_read(
+        self, home: Home, instruction: Instruction, lanes: Lanes, places: Offsets, size: int
+    ) -> tuple[int, RaceAccess, RaceAccess] | None:
+        """Of the shared memory that bulk copies of lanes are to overwrite, a place that was read by a load for which
+        its thread has not waited, nor made a proxy fence; that read, and the copy."""
+        if self._unwaited is None:
+            return None
+        known = len(self._unwaited_numbers)
+        new = [
+            not _asynchronous(each) and self._unwaited.reaches_arrival(each) for each, _ in self._instructions[known:]
+        ]
+        self._unwaited_numbers = np.append(self._unwaited_numbers, np.array(new, dtype=np.bool_))
+        if not self._unwaited_numbers.any():
+            return None
+        history = self._history(home)
+        found = self._proxies.first_unfenced_read(history, places, size, lanes, "shared", self._unwaited_numbers)
+        if found is None:
+            return None
+        number, offset, column = found
+        thread, _, tag = history.read(offset, column).tolist()
+        first = RaceAccess(self._instructions[tag >> 2][0], thread - 1, READING)
+        second = RaceAccess(instruction, self._clocks.first_thread + int(lanes[number]), WRITING)
+        return offset, first, second
 
 
 @dataclass(frozen=True)

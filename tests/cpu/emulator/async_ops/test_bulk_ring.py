@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from test_ops_mbarrier import PREFIX, SCHEDULES
 
 from covering import few
 from emulation import run_cuda
+from warptile.emulator import select_checks
 from warptile.errors import DataRace, Deadlock, EmulationError, MbarrierMisuse, UninitializedRead
 
 RING = (
@@ -47,25 +50,30 @@ __global__ void __launch_bounds__(96) k(int* o, const int* a) {
 }"""
 )
 
+FENCE = 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory")'
+
 RIGHT = {
     "EMPTY": "wait(&empty[stage], turn ^ 1)", "BYTES": "128", "FULL": "wait(&full[stage], turn)",
-    "ARRIVE": "arrive(&empty[stage])",
+    "ARRIVE": f"{FENCE}; arrive(&empty[stage])",
 }  # fmt: skip
 
+SUMS = [*(np.arange(256) ** 2).reshape(8, 32).sum(axis=0)[::-1]] * 2
 
-def run(schedule: str, **replaced: str) -> list[int]:
+
+def run(schedule: str, report: bool = False, checks: frozenset[str] | None = None, **replaced: str) -> Any:
+    """The sums; with ``report`` also what is found."""
     text = RING
     for name, value in {**RIGHT, **replaced}.items():
         text = text.replace(name, value)
     out, source = np.zeros(64, np.int32), np.arange(256, dtype=np.int32) ** 2
-    run_cuda(text, "k", [out, source], block=96, schedule=schedule)
-    return out.tolist()
+    options = {} if checks is None else {"checks": checks}
+    found = run_cuda(text, "k", [out, source], block=96, schedule=schedule, collect=report, **options)
+    return (out.tolist(), found.findings) if report else out.tolist()
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_ring_of_bulk_copies(schedule: str) -> None:
-    sums = (np.arange(256) ** 2).reshape(8, 32).sum(axis=0)[::-1]
-    assert run(schedule) == [*sums, *sums]
+    assert run(schedule) == SUMS
 
 
 @pytest.mark.parametrize("schedule", few(SCHEDULES, 1))
@@ -85,3 +93,35 @@ def test_a_ring_of_bulk_copies(schedule: str) -> None:
 def test_bugs_in_a_ring(replaced: dict[str, str], errors: tuple[type[EmulationError], ...], schedule: str) -> None:
     with pytest.raises(errors):
         run(schedule, **replaced)
+
+
+PLAIN = "arrive(&empty[stage])"
+
+
+@pytest.mark.parametrize("schedule", few(SCHEDULES, 1))
+@pytest.mark.parametrize("between", ["", "__syncwarp();", "sum *= 1 + s[stage][0] * 0;"])
+def test_a_read_that_nobody_waits_for_is_a_model_finding(between: str, schedule: str) -> None:
+    arrive = f"{between} {PLAIN}"
+    with pytest.raises(DataRace, match="let the memory go without waiting for what it read: the copy may be faster"):
+        run(schedule, ARRIVE=arrive)
+    out, findings = run(schedule, report=True, ARRIVE=arrive)
+    assert out == SUMS
+    assert {(each.check, each.severity) for each in findings} == {("unwaited-reads", "model")}
+    assert "fence.proxy.async" in findings[0].fix
+    for checks in (select_checks(ignore=["unwaited-reads"]), select_checks(model="common")):
+        assert run(schedule, report=True, checks=checks, ARRIVE=arrive) == (SUMS, ())
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        FENCE,
+        '__threadfence_block()',
+        'asm volatile("bar.sync 1, 64;" ::: "memory")',
+        "o[t - 32] = sum",
+        "if (__shfl_xor_sync(~0u, sum, 1) == 7) o[t - 32] = 0",
+        "if (sum == -1) o[t - 32] = 5",
+    ],
+)  # fmt: skip
+def test_what_waits_for_a_read(waits: str) -> None:
+    assert run("latest", ARRIVE=f"{waits}; {PLAIN}") == SUMS

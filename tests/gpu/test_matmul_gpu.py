@@ -220,6 +220,7 @@ def test_few_rows_in_any_alignment(dtype, layout):
         ("simt-split-k", "float32"),
         ("simt-split-k", "float64"),
         ("mma-split-k", "float64"),
+        ("mma-specialized", "float64"),
         ("mma-unaligned", "float16"),
     ],
 )

@@ -19,7 +19,7 @@ from warptile.launch.spec import LaunchSpec
 from warptile.launch.tensor_map import TensorMap
 from warptile.planning.plan import Plan, make_plan
 from warptile.problem import Operand, Problem, alignment_of
-from warptile.rungs import RUNGS
+from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import Config
 from warptile.runtime.execute import copy_launches
 from warptile.verify.reference import error_ratio, reference
@@ -39,7 +39,8 @@ def small(name: str, dtype: str = "float16", **changes: int) -> Config:
     element = DTYPES[dtype]
     sums = DTYPES[element.accumulators[0]]
     out = DTYPES["int32" if sums.kind == "int" else "float32"]
-    usual = RUNGS[name].default_config(Problem.dense(256, 256, 256, element, out=out, accumulator=sums, b_major="col"))
+    problem = Problem.dense(256, 256, 256, element, out=out, accumulator=sums, b_major="col")
+    usual = rung_named(name).default_config(problem)
     values = {**SMALL, "BK": 1024 // element.bits}
     return {**{key: values.get(key, value) for key, value in usual.items()}, **changes}
 

@@ -12,11 +12,11 @@ from warptile.emulator import program
 from warptile.emulator.async_ops.concurrent_streams import ConcurrentStreams
 from warptile.emulator.checks.cas_loops import first_reads
 from warptile.emulator.checks.deciding_reads import DecidingReads
-from warptile.emulator.checks.unwaited_reads import UnwaitedReads
 from warptile.emulator.checks.leaks import report_leaks
 from warptile.emulator.checks.output_writers import OutputWriters
 from warptile.emulator.checks.race_reports import unmangled
 from warptile.emulator.checks.races import RaceChecker
+from warptile.emulator.checks.unwaited_reads import UnwaitedReads
 from warptile.emulator.compiled_steps.compiled_program import CompiledWhenItPays
 from warptile.emulator.counters import Counters, columns
 from warptile.emulator.findings import ALL_CHECKS, DEFAULT_CHECKS, MODEL_CHECKS, EmulationFinding, Findings

@@ -8,6 +8,7 @@ from warptile.errors import ArgumentTypeError, UnsupportedError
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.mma import MMA_RUNGS
 from warptile.rungs.mma_sparse import MMA_SPARSE
+from warptile.rungs.mma_specialized import MMA_SPECIALIZED
 from warptile.rungs.mma_split_k import MMA_SPLIT_K
 from warptile.rungs.mma_tma import MMA_TMA_RUNGS
 from warptile.rungs.mma_unaligned import MMA_UNALIGNED
@@ -53,6 +54,7 @@ BESIDE_THE_LADDER: dict[str, Rung] = {
         SIMT_SPLIT_K,
         SIMT_GEMV,
         MMA_SPLIT_K,
+        MMA_SPECIALIZED,
         MMA_UNALIGNED,
         WGMMA_BF16X6,
         WGMMA_QUANTIZED,

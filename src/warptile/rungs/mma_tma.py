@@ -57,7 +57,7 @@ def view(problem: Problem) -> View:
     for name, (rows, columns) in (("A", (problem.m, problem.k)), ("B", (problem.k, problem.n))):
         operand = problem.a if name == "A" else problem.b
         if operand.alignment_bytes < MAX_ALIGNMENT_BYTES:
-            operand, repack = repacked(name, operand, rows, columns)
+            operand, repack = repacked(name, operand, rows, columns, batch=problem.batch)
             seen = replace(seen, a=operand) if name == "A" else replace(seen, b=operand)
             repacks.append(repack)
             name = repack.target
@@ -97,6 +97,22 @@ def operand_boxes(problem: Problem, config: Config) -> tuple[OperandBoxes, Opera
     a, b = (
         OperandBoxes(k_extent, extent, unit) if k_major else OperandBoxes(extent, k_extent, unit)
         for extent, k_major in sides
+    )
+    return a, b
+
+
+def tensor_maps(found: View, config: Config, *, swizzled: bool) -> tuple[TensorMap, TensorMap]:
+    """The tensor maps of A and B, for a view of the problem."""
+    seen = found.problem
+    extents_a = (seen.k, seen.m) if k_major(seen.a, is_a=True) else (seen.m, seen.k)
+    extents_b = (seen.k, seen.n) if k_major(seen.b, is_a=False) else (seen.n, seen.k)
+    a, b = (
+        operand_map(
+            name, operand, extents, boxes.box, swizzle=f"{boxes.row_bytes}B" if swizzled else "none", batch=seen.batch
+        )
+        for name, operand, extents, boxes in zip(
+            (found.a, found.b), (seen.a, seen.b), (extents_a, extents_b), operand_boxes(seen, config), strict=True
+        )
     )
     return a, b
 
@@ -173,7 +189,7 @@ class MmaTma(MmaRung):
     def resolve(self, problem: Problem, config: Config, device: DeviceLimits = REFERENCE) -> KernelSpec:
         """As `Rung.resolve`."""
         found, resources = view(problem), self.resources(problem, config)
-        map_a, map_b = self._maps(found, config)
+        map_a, map_b = tensor_maps(found, config, swizzled=self.swizzled)
         return KernelSpec(
             problem,
             config,
@@ -195,19 +211,6 @@ class MmaTma(MmaRung):
         values = tuple((key, config[key]) for key in KEYS if key not in SIZE_KEYS)
         d_bytes = output_width(problem) * problem.d.dtype.bits // 8
         return Instance(self.file, self.template, types, (*values, ("D_BYTES", d_bytes)))
-
-    def _maps(self, found: View, config: Config) -> tuple[TensorMap, TensorMap]:
-        """The tensor maps of A and B."""
-        seen = found.problem
-        extents_a = (seen.k, seen.m) if k_major(seen.a, is_a=True) else (seen.m, seen.k)
-        extents_b = (seen.k, seen.n) if k_major(seen.b, is_a=False) else (seen.n, seen.k)
-        a, b = (
-            operand_map(name, operand, extents, boxes.box, swizzle=f"{boxes.row_bytes}B" if self.swizzled else "none")
-            for name, operand, extents, boxes in zip(
-                (found.a, found.b), (seen.a, seen.b), (extents_a, extents_b), operand_boxes(seen, config), strict=True
-            )
-        )
-        return a, b
 
 
 MMA_TMA_RUNGS: tuple[Rung, ...] = (

@@ -248,6 +248,7 @@ BATCHED = (
     ("mma-final", "float64"),
     ("simt-gemv", "bfloat16"),
     ("mma-split-k", "float64"),
+    ("mma-specialized", "float64"),
     ("mma-unaligned", "bfloat16"),
     ("wgmma-bf16x6", "float32"),
 )
@@ -265,7 +266,9 @@ def test_kernels_beside_the_ladder_take_batches(rung, name, swap):
     assert strides == [seen.a.batch_stride, seen.b.batch_stride, 0, 600]
     assert min(strides[:2]) > 0
     tiles_of_cta = all_of_it.config.get("TILES", 1)
-    if tiles_of_cta == 1:
+    if all_of_it.rung.persistent:
+        assert all_of_it.kernel.grid == (min(5 * one.kernel.grid[0], one.device.sms), 1, 1)
+    elif tiles_of_cta == 1:
         assert all_of_it.kernel.grid == (5 * one.kernel.grid[0], 1, 1)
     else:
         assert all_of_it.kernel.grid == (-(-5 * blocks(problem.single, one.config) // tiles_of_cta), 1, 1)

@@ -77,7 +77,7 @@ __device__ __forceinline__ Packet<BYTES> ld_shared(unsigned address) {
     return packet;
 }
 
-// Loads 16 bytes as four words or as two doubles.
+// Loads 16 bytes as four words or as two doubles, or 8 bytes as one double.
 __device__ __forceinline__ void ld_shared(unsigned (&words)[4], unsigned address) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -85,6 +85,9 @@ __device__ __forceinline__ void ld_shared(unsigned (&words)[4], unsigned address
 }
 __device__ __forceinline__ void ld_shared(double (&words)[2], unsigned address) {
     asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(words[0]), "=d"(words[1]) : "r"(address));
+}
+__device__ __forceinline__ void ld_shared(double& word, unsigned address) {
+    asm volatile("ld.shared.f64 %0, [%1];" : "=d"(word) : "r"(address));
 }
 
 }  // namespace warptile

@@ -20,11 +20,14 @@ __device__ __forceinline__ Vector<ACC_ELEMENT, 2> pair_of(const REGISTER (&c)[RE
 }
 
 // The rows of a warp tile that 16-tiles loaded together make, in the epilogue. Lanes write the pairs of eight rows at
-// once, four pairs a row: eight elements of padding after each row send the rows to different banks.
-template <typename OPERATION, typename TILE>
+// once, four pairs a row: eight elements of padding after each row send the rows to different banks. The placements are
+// those with which the fragments were loaded.
+template <typename OPERATION, typename TILE,
+          typename PLACEMENT_A_ = Placement<sizeof(typename OPERATION::ELEMENT), !OPERATION::A_COLUMN_MAJOR>,
+          typename PLACEMENT_B_ = Placement<sizeof(typename OPERATION::ELEMENT), OPERATION::B_COLUMN_MAJOR>>
 struct __align__(128) MmaPatch {
-    using PLACEMENT_A = Placement<sizeof(typename OPERATION::ELEMENT), !OPERATION::A_COLUMN_MAJOR>;
-    using PLACEMENT_B = Placement<sizeof(typename OPERATION::ELEMENT), OPERATION::B_COLUMN_MAJOR>;
+    using PLACEMENT_A = PLACEMENT_A_;
+    using PLACEMENT_B = PLACEMENT_B_;
     static constexpr int TILES16 = PLACEMENT_A::TILES16, ROWS = 16 * TILES16, STRIDE = TILE::WN + 8;
     using ACC_ELEMENT = typename OPERATION::ACC_ELEMENT;
     ACC_ELEMENT elements[ROWS * STRIDE];
@@ -76,10 +79,9 @@ template <int WIDTH, typename OPERATION, typename TILE>
 inline constexpr bool STORES_REGISTERS =
     OPERATION::DOUBLE && TILE::WM * TILE::WN <= 256 && (OPERATION::B_COLUMN_MAJOR || WIDTH == 1);
 
-template <typename OPERATION, typename TILE>
+template <typename PATCH, typename OPERATION, typename TILE>
 __device__ __forceinline__ void store_registers(const MmaAccumulators<OPERATION, TILE>& accumulators,
                                                 const GemmParams<OPERATION>& gemm, int row, int column) {
-    using PATCH = MmaPatch<OPERATION, TILE>;
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const int first_row = row + TILE::warp_row(), first_column = column + TILE::warp_column();
 #pragma unroll
@@ -101,13 +103,11 @@ __device__ __forceinline__ void store_registers(const MmaAccumulators<OPERATION,
 
 // Stores the warp's tile where the block tile starts at (row, column) of D, up to WIDTH elements in one access. The
 // patches reuse the memory of the stages: no warp may still be reading those.
-template <int WIDTH, typename OPERATION, typename TILE>
-__device__ __forceinline__ void store_tile(const MmaAccumulators<OPERATION, TILE>& accumulators,
-                                           MmaPatch<OPERATION, TILE>* patches, const GemmParams<OPERATION>& gemm,
-                                           int row, int column) {
-    using PATCH = MmaPatch<OPERATION, TILE>;
+template <int WIDTH, int AT_ONCE = 4, typename OPERATION, typename TILE, typename PATCH>
+__device__ __forceinline__ void store_tile(const MmaAccumulators<OPERATION, TILE>& accumulators, PATCH* patches,
+                                           const GemmParams<OPERATION>& gemm, int row, int column) {
     if constexpr (STORES_REGISTERS<WIDTH, OPERATION, TILE>) {
-        store_registers(accumulators, gemm, row, column);
+        store_registers<PATCH>(accumulators, gemm, row, column);
         return;
     }
     constexpr int PER_ROW = TILE::WN / WIDTH;
@@ -124,7 +124,7 @@ __device__ __forceinline__ void store_tile(const MmaAccumulators<OPERATION, TILE
             for (int j = 0; j < accumulators.COLUMNS; ++j) patch.put(accumulators.at[i + tile16][j], tile16, j);
         __syncwarp();
         const int first_row = row + TILE::warp_row() + 16 * i, rows = gemm.m - first_row;
-#pragma unroll 4
+#pragma unroll AT_ONCE
         for (int index = lane; index < PATCH::ROWS * PER_ROW; index += 32) {
             const int r = index / PER_ROW, c = index % PER_ROW * WIDTH;
             const auto* from = patch.elements + r * PATCH::STRIDE + c;

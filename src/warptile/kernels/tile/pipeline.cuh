@@ -28,9 +28,9 @@ struct PipelineState {
 };
 
 // Shared addresses of STAGES stages and of their barriers.
-template <int STAGES_, int STAGE_BYTES>
+template <int STAGES_, int STAGE_BYTES_>
 struct Pipeline {
-    static constexpr int STAGES = STAGES_;
+    static constexpr int STAGES = STAGES_, STAGE_BYTES = STAGE_BYTES_;
     static constexpr int BARRIER_BYTES = 2 * STAGES * MBARRIER_BYTES;
     using STATE = PipelineState<STAGES>;
     unsigned stages, barriers;

@@ -155,9 +155,8 @@ def terms_us(
     sm_us = clocks / H200.clock_hz * 1e6
     found = {
         "sm": sm_us * (1 + AT_POWER_LIMIT * min(sm_us / POWER_LIMIT_US, 1.0)),
-        "dram": (
-            placed.moved_bytes / BYTES_PER_S + max(placed.d_bytes - HIDDEN_BYTES, 0.0) / UNHIDDEN_BYTES_PER_S
-        ) * 1e6,
+        "dram": (placed.moved_bytes / BYTES_PER_S + max(placed.d_bytes - HIDDEN_BYTES, 0.0) / UNHIDDEN_BYTES_PER_S)
+        * 1e6,
         "splits": SPLIT_US + ELEMENT_US * splits * bm * bn / (32 * warps) if splits > 1 else 0.0,
         "launch": launch,
     }

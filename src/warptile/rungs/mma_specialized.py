@@ -1,5 +1,5 @@
-"""mma-specialized: float64 on Hopper. A producer warp feeds each of several consumer warpgroups by TMA. Consumers have a
-tile of D each: while one stores, the tensor cores work for another."""
+"""mma-specialized: float64 on Hopper. A producer warp feeds each of several consumer warpgroups by TMA. Consumers have
+a tile of D each: while one stores, the tensor cores work for another."""
 
 from __future__ import annotations
 

@@ -68,7 +68,8 @@ def test_which_rung_each_type_gets():
     assert rung_of("float32", 512).name == "wgmma-split"
     assert rung_of("float32", precision="ieee").name == "simt-split-k"
     assert rung_of("float32", precision="tf32").name == "wgmma-final"
-    assert rung_of("float64", 512).name == "mma-split-k"
+    assert rung_of("float64", 300).name == "mma-split-k"
+    assert rung_of("float64", 2048).name == "mma-specialized"
     for dtype in ("float16", "bfloat16", "float8_e4m3", "float8_e5m2"):
         assert rung_of(dtype).name == "wgmma-final"
     for dtype in ("int8", "uint8"):  # B lies as wgmma does not take it

@@ -71,7 +71,7 @@ def test_every_row_has_a_plan():
         few = ("simt-split-k", "simt-gemv")
         of_types = {
             "float32": ("wgmma-split", "wgmma-bf16x6", "simt-warptile", *few),
-            "float64": ("mma-final", "mma-split-k", *few),
+            "float64": ("mma-final", "mma-specialized", "mma-split-k", *few),
         }
         taken = of_types.get(row.problem.dtype, ("wgmma-final", "mma-unaligned"))
         assert own.rung.name != "mma-unaligned" or row.problem.batch > 1, row.name

@@ -54,9 +54,11 @@ def cases() -> list[tuple[SuiteRow, StubBackend]]:
 
 FEW = ("simt-split-k", "simt-gemv")
 RUNGS_OF_SUITE = {
-    "float32": ("wgmma-split", "wgmma-bf16x6", "simt-warptile", *FEW), "float64": ("mma-final", "mma-specialized", "mma-split-k", *FEW),
+    "float32": ("wgmma-split", "wgmma-bf16x6", "simt-warptile", *FEW),
+    "float64": ("mma-final", "mma-specialized", "mma-split-k", *FEW),
     "batches": (
-        "wgmma-final", "wgmma-split", "wgmma-bf16x6", "mma-split-k", "mma-specialized", "mma-unaligned", "mma-final", *FEW,
+        "wgmma-final", "wgmma-split", "wgmma-bf16x6", "mma-split-k", "mma-specialized", "mma-unaligned", "mma-final",
+        *FEW,
     ),
 }  # fmt: skip
 """What plans take, where that is not wgmma-final."""

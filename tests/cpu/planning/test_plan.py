@@ -25,7 +25,7 @@ def predicted(time_ms):
     [
         ("float16", "wgmma-final"),
         ("bfloat16", "wgmma-final"),
-        ("float64", "mma-final"),
+        ("float64", "mma-specialized"),
         ("int8", "wgmma-final"),
     ],
 )

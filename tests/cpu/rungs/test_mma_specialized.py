@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import warptile as wt
-
 from covering import covering, few
 from warptile.codegen.nvrtc import compile_source
 from warptile.codegen.translation_unit import translation_unit

@@ -79,7 +79,7 @@ def test_an_epilogue():
     ("shape", "rung"),
     [
         ((2048, 8, 8192), "mma-split-k"), ((16, 4096, 4096), "mma-split-k"), ((300, 300, 3000), "mma-split-k"),
-        ((4096, 4096, 4096), "mma-final"), ((2, 4096, 4096), "simt-gemv"),
+        ((4096, 4096, 4096), "mma-specialized"), ((2, 4096, 4096), "simt-gemv"),
     ],
 )  # fmt: skip
 def test_plans_take_it_where_tiles_are_few(shape, rung):

@@ -364,6 +364,6 @@ def test_what_cannot_be_taken_is_said() -> None:
         make_plan(problem(), rung="mma-tma", arch="sm_80")
 
 
-@pytest.mark.parametrize("dtype", ["float64", "int4"])
-def test_a_plan_without_a_named_rung_takes_the_tuned_one(dtype: str) -> None:
-    assert make_plan(problem(dtype, (4096, 4096, 4096))).rung.name == "mma-final"
+@pytest.mark.parametrize(("dtype", "rung"), [("float64", "mma-specialized"), ("int4", "mma-final")])
+def test_a_plan_without_a_named_rung_takes_the_tuned_one(dtype: str, rung: str) -> None:
+    assert make_plan(problem(dtype, (4096, 4096, 4096))).rung.name == rung

@@ -208,7 +208,8 @@ class AccessHistory:
         """A read (thread, clock, tag) of the place of a byte: `FIRST_READ` or `OTHER_READ`."""
         shift = self.shifts[offset >> PAGE]
         place = (offset >> shift) * COLUMNS + column
-        return self.tables[shift][place : place + 3]
+        found: Table = self.tables[shift][place : place + 3]
+        return found
 
     def finish_copies(
         self, offsets: Places, size: int, lanes: NDArray[np.intp], tag: int, clock: NDArray[np.int32] | None = None

@@ -1,6 +1,6 @@
 // mma-specialized: float64 on Hopper. Each consumer warpgroup has a producer warp, which loads its stages by TMA, and
-// takes one tile of D after the other: while it stores one, the tensor cores multiply another consumer's. A launch takes
-// a batch.
+// takes one tile of D after the other: while it stores one, the tensor cores multiply another consumer's. A launch
+// takes a batch.
 #pragma once
 
 #include "ptx/griddepcontrol.cuh"

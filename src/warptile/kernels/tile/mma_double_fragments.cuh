@@ -6,8 +6,8 @@
 
 namespace warptile {
 
-// Which of the warp tile's rows (columns) is row `index` of half `half` of 16-tile `tile16`, so that sixteen lanes, which
-// load together, are in sixteen pairs of banks: four rows (lines) of 32 bytes that the swizzle moves apart.
+// Which of the warp tile's rows (columns) is row `index` of half `half` of 16-tile `tile16`, so that sixteen lanes,
+// which load together, are in sixteen pairs of banks: four rows (lines) of 32 bytes that the swizzle moves apart.
 template <bool K_MAJOR>
 struct DoublePlacement {
     static constexpr int TILES16 = 1;
@@ -18,8 +18,8 @@ struct DoublePlacement {
     }
 };
 
-// Loads one operand's 16-tiles of a warp, eight of K at a time: lane 4 g + t has K t and 4 + t of row (column) g of each
-// half.
+// Loads one operand's 16-tiles of a warp, eight of K at a time: lane 4 g + t has K t and 4 + t of row (column) g of
+// each half.
 template <typename PANELS, bool FOR_A>
 struct DoubleFragmentLoader {
     static constexpr bool K_MAJOR = PANELS::K_MAJOR;

@@ -16,7 +16,7 @@ struct MmaTmaParams {
 
 // Starts the loads of one operand's K tile: row (column) `start`, unit `k_offset` along K, of matrix `matrix` of a
 // batch. A panel is one box, and its bytes complete `barrier`. What lies outside the matrix arrives as zeros.
-template <typename PANELS, bool BATCHED = false>
+template <typename PANELS, bool BATCHED>
 __device__ __forceinline__ void load_panels(unsigned to, const TensorMap& map, int start, int k_offset, int matrix,
                                             unsigned barrier) {
     static_assert(PANELS::LINES <= 256, "a box has at most 256 lines");
@@ -30,6 +30,11 @@ __device__ __forceinline__ void load_panels(unsigned to, const TensorMap& map, i
             cp_async_bulk_tensor_load_2d(to + panel * PANELS::PANEL_BYTES, map, x + panel * ROW, y, barrier);
         }
     }
+}
+template <typename PANELS>
+__device__ __forceinline__ void load_panels(unsigned to, const TensorMap& map, int start, int k_offset,
+                                            unsigned barrier) {
+    load_panels<PANELS, false>(to, map, start, k_offset, 0, barrier);
 }
 
 // A CTA's stages and, behind them (and behind the patches, which reuse them), an mbarrier for each. It is also the
@@ -96,8 +101,8 @@ struct MmaTmaPipeline {
         if (which >= tiles_k) return;
         const unsigned at = stages + to * STAGE::BYTES, barrier = full(to);
         mbarrier_arrive_expect_tx(barrier, STAGE::BYTES);
-        load_panels<typename STAGE::A>(at, map_a, row, which * TILE::BK, 0, barrier);
-        load_panels<typename STAGE::B>(at + STAGE::B_OFFSET, map_b, column, which * TILE::BK, 0, barrier);
+        load_panels<typename STAGE::A>(at, map_a, row, which * TILE::BK, barrier);
+        load_panels<typename STAGE::B>(at + STAGE::B_OFFSET, map_b, column, which * TILE::BK, barrier);
     }
 };
 

@@ -109,8 +109,8 @@ def assert_product(d, a, b):
 @pytest.mark.parametrize(
     ("mode", "size"),
     [
-        ("on", SIZE), ("on", (64, 8192, 512)), ("on", (1000, 520, 776)), ("on", (130, 96, 331)), ("on,any", SIZE),
-        ("on,any", SPLIT), ("on,any", (130, 96, 331)),
+        ("on", SIZE), ("on", (64, 8192, 512)), ("on", (1000, 520, 776)), ("on", (1400, 1200, 331)), ("on,any", SIZE),
+        ("on,any", SPLIT), ("on,any", (1400, 1200, 331)),
     ],
     ids=str,
 )  # fmt: skip
@@ -314,7 +314,7 @@ def assert_equal_bits(operands, options, planned, others):
         assert d.tobytes() == expected.tobytes(), plan.config
 
 
-@pytest.mark.parametrize("size", [(384, 520, 1024), (640, 1032, 520), (200, 136, 331)], ids=str)
+@pytest.mark.parametrize("size", [(384, 520, 1024), (640, 1032, 520), (1400, 1200, 331)], ids=str)
 @pytest.mark.parametrize("name", TYPES)
 def test_configurations_of_equal_bits_have_equal_bits(name, size, monkeypatch):
     """What is held to the emulator in tests/cpu/planning/test_accumulation_order.py, of real kernels."""

@@ -456,3 +456,22 @@ def test_llama_decodes_the_same_by_torch_and_by_warptile(capsys, monkeypatch):
     for each in found["batches"]:
         assert each["relative_difference"] < 0.05
         assert all(time > 0 for times in each["rounds_ms"].values() for time in times)
+
+
+# --- stages that TMA fills again --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("extents", [(4096, 4096, 64), (6304, 3072, 768)], ids=str)
+def test_stages_are_read_before_they_are_filled_again(extents):
+    """Without its proxy fence, mma-specialized had wrong elements in up to 106 of 150 launches of these."""
+    from warptile.rungs.mma_specialized import MMA_SPECIALIZED
+
+    m, n, k = extents
+    a, b = drawn(m, k, dtype=torch.float64, grad=False), drawn(n, k, dtype=torch.float64, grad=False).T
+    expected, bound = a @ b, (a.abs() @ b.abs()) * 2.0**-53 * (k + 2)
+    d = torch.empty_like(expected)
+    for config in MMA_SPECIALIZED.candidates(wt.plan(a, b, out=d).plan.problem):
+        for _ in range(40):
+            d.fill_(float("nan"))
+            wt.matmul(a, b, out=d, rung="mma-specialized", config=config)
+            assert bool(((d - expected).abs() <= bound).all()), config

@@ -62,7 +62,8 @@ BESIDE_THE_LADDER: dict[str, Rung] = {
     )
 }
 """Kernels that plans take and calls may name, and that the ladder does not climb: for products of few rows or few
-tiles, for small and unaligned matrices, and for quantized weights, which no other rung can be compared on."""
+tiles, for small and unaligned matrices, for large float64 products, and for quantized weights, which no other rung can
+be compared on."""
 
 
 def rung(name: str) -> Rung:

@@ -92,6 +92,26 @@ def unknown(instruction: Instruction, why: str) -> UnknownInstruction:
     return UnknownInstruction(f"{instruction.text}: {why}", location=instruction.location)
 
 
+def built_when_executed(machine: Machine, build: Callable[[], Run]) -> Run:
+    """What ``build`` returns, which is called when that is first executed, with the function's registers and variables
+    of now: in many launches most of a kernel is not executed."""
+    of_function = machine.registers, machine.frame, machine.shifts
+    built: Run | None = None
+
+    def run(active: Active) -> None:
+        nonlocal built
+        if built is None:
+            before = machine.registers, machine.frame, machine.shifts
+            machine.registers, machine.frame, machine.shifts = of_function
+            try:
+                built = build()
+            finally:
+                machine.registers, machine.frame, machine.shifts = before
+        built(active)
+
+    return run
+
+
 class Modifiers:
     """The modifiers of one instruction, taken one by one; `done` raises if any is left.
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from warptile.emulator import ops
 from warptile.emulator import program as p
-from warptile.emulator.builders import BUILDERS, Assembler, Modifiers, Run, Source, unknown
+from warptile.emulator.builders import BUILDERS, Assembler, Modifiers, Run, Source, built_when_executed, unknown
 from warptile.emulator.checks import uninitialized_registers  # importing ops registers every builder
 from warptile.emulator.checks.races import FULL_MASK
 from warptile.emulator.checks.undefined_bits import UndefinedMemory
+from warptile.emulator.checks.undefined_flow import COMPUTES
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.machine import Machine
 from warptile.emulator.ops import runtime_calls
@@ -32,6 +34,10 @@ from warptile.ptx.instruction import (
 
 _CONTROL = frozenset({"bra", "brx", "exit", "ret", "call", "bar", "barrier"})
 """Opcodes of control flow and of barriers, which the scheduler executes."""
+
+_BUILT_LATER = COMPUTES | {"ld", "st", "mma", "cp"}
+"""Opcodes whose builders only look: at a further launch of a function they are built when they are first executed,
+which many instructions never are."""
 
 _KINDS = {None: p.PLAIN, "warp": p.WARP_COLLECTIVE, "mask": p.MASK_COLLECTIVE}
 """Kinds of steps by `Operation.collective`."""
@@ -84,16 +90,21 @@ def assemble(module: PtxModule, layout: ProgramLayout, machine: Machine) -> list
 def _located(
     module: PtxModule, layout: ProgramLayout, machine: Machine, routine: Routine, instruction: Instruction
 ) -> ProgramStep:
-    assembler = Assembler(machine)
-    try:
-        step = _step(module, layout, machine, routine, instruction, assembler)
-    except EmulationError as error:
-        if error.location is not None:
-            raise
-        raise type(error)(
-            f"{instruction.text}: {error}", kernel=machine.kernel, location=instruction.location
-        ) from error
-    step.reads, step.writes = tuple(assembler.reads), tuple(assembler.writes)
+    built: dict[int, tuple[tuple[str, ...], tuple[str, ...]]]
+    built = routine.function.analyses.setdefault((_located, machine.arch_capability), {})
+    registers = built.get(id(instruction))
+    if registers is not None:
+        for each in instruction.registers:
+            machine.registers.array(each)  # all arrays are there before a wave starts
+        step = ProgramStep(p.PLAIN, instruction, run=_later(machine, instruction))
+        step.reads, step.writes = registers
+    else:
+        assembler = Assembler(machine)
+        with _naming(machine, instruction):
+            step = _step(module, layout, machine, routine, instruction, assembler)
+        step.reads, step.writes = tuple(assembler.reads), tuple(assembler.writes)
+        if step.kind == p.PLAIN and step.run is not None and instruction.opcode in _BUILT_LATER:
+            built[id(instruction)] = step.reads, step.writes
     if instruction.predicate is not None:
         predicate = machine.registers.array(instruction.predicate)
         if instruction.predicate_negated:
@@ -101,6 +112,31 @@ def _located(
         else:
             step.guard = lambda active: predicate[active.index]
     return step
+
+
+@contextmanager
+def _naming(machine: Machine, instruction: Instruction) -> Iterator[None]:
+    """Errors of a builder say which instruction they are about."""
+    try:
+        yield
+    except EmulationError as error:
+        if error.location is not None:
+            raise
+        raise type(error)(
+            f"{instruction.text}: {error}", kernel=machine.kernel, location=instruction.location
+        ) from error
+
+
+def _later(machine: Machine, instruction: Instruction) -> Run:
+    """An instruction that is built when it is first executed, as it would have been with the others of its function."""
+
+    def build() -> Run:
+        with _naming(machine, instruction):
+            run = _plain(machine, instruction, Assembler(machine)).run
+            assert run is not None
+            return run
+
+    return built_when_executed(machine, build)
 
 
 def _guarded(run: Callable[[Active], None], guard: Callable[[Active], Any]) -> Callable[[Active], None]:

@@ -33,7 +33,7 @@ from warptile.emulator.lanes import Active, Array
 from warptile.emulator.machine import Machine
 from warptile.emulator.memory.accesses import is_followed
 from warptile.emulator.ops.warp import Warps
-from warptile.emulator.program import ProgramStep, Routine
+from warptile.emulator.program import Routine
 from warptile.errors import UninitializedRead
 from warptile.ptx.instruction import (
     Address,
@@ -209,19 +209,17 @@ class UndefinedFlow:
     # -- steps -------------------------------------------------------------------------------------------------
 
     def following(
-        self, step: ProgramStep, instruction: Instruction, read: list[Register], written: list[Register], *, loads: bool
+        self, run: Run, instruction: Instruction, read: list[Register], written: list[Register], *, loads: bool
     ) -> Run:
         """What a step does, and what that does to undefined bits.
 
         Args:
-            step: of the program.
-            instruction: that it executes.
+            run: executes the instruction.
+            instruction: of the step.
             read: registers, among those that it reads, that may be undefined there.
             written: registers, among those that are followed, that it writes.
             loads: memory that it reads may be undefined.
         """
-        run = step.run
-        assert run is not None
         data = moved_data(instruction)
         if data is not None and (loads or read):
             return self._moving(run, instruction, data, read, written, loads=loads)

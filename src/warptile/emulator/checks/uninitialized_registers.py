@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from warptile.emulator import program as p
+from warptile.emulator.builders import Run, built_when_executed
 from warptile.emulator.checks.undefined_bits import UndefinedMemory, UndefinedRegisters
 from warptile.emulator.checks.undefined_flow import (
     COMPUTES,
@@ -97,9 +98,21 @@ def watch(routine: Routine, steps: list[ProgramStep], machine: Machine, memory: 
         if watched.used and step.run is not None:
             step.run = flow.reporting(step.run, instruction, watched.used)
         if watched.written is not None:
-            step.run = flow.following(step, instruction, watched.read, watched.written, loads=watched.loads)
+            step.run = _following(machine, flow, step, watched)
             if watched.choices:
                 step.run = flow.choosing(step.run, instruction, watched.choices, watched.written)
+
+
+def _following(machine: Machine, flow: UndefinedFlow, step: ProgramStep, watched: _Watched) -> Run:
+    run, instruction, written = step.run, step.instruction, watched.written
+    assert run is not None
+    assert instruction is not None
+    assert written is not None
+    for each in (*watched.read, *written):
+        flow.registers.of(each)  # all that are followed start as undefined
+    return built_when_executed(
+        machine, lambda: flow.following(run, instruction, watched.read, written, loads=watched.loads)
+    )
 
 
 def _watch_plan(routine: Routine, steps: list[ProgramStep], *, follows_loads: frozenset[str]) -> _WatchPlan | None:

@@ -33,11 +33,10 @@ from warptile.arrays.operands import Product
 from warptile.errors import DeviceError, UnsupportedError, WarptileError
 from warptile.gpu import driver, stream_state
 from warptile.gpu.launch_timer import LaunchTimer
-from warptile.planning import tuned_table
+from warptile.planning import accumulation_order, tuned_table
 from warptile.planning.plan import Plan
 from warptile.planning.tuned_table import ON, ON_ANY, Entry, ProblemClass, Search, Table, source_of
 from warptile.problem import Problem
-from warptile.rungs.wgmma.final import WGMMA_FINAL
 from warptile.runtime import execute
 from warptile.runtime.bound_call import BoundCall, Launch
 from warptile.runtime.execute import GpuBackend
@@ -242,8 +241,12 @@ def tuning_of(plan: Plan, product: Product, backend: GpuBackend) -> tuple[Plan, 
     """The plan to run in the place of ``plan``, for which no rung was asked, and the tuning of its problem while that
     is under way: of a call on arrays in GPU memory that is one GEMM on the whole GPU."""
     mode = tuned_table.mode()
-    if mode not in (ON, ON_ANY) or plan.rung is not WGMMA_FINAL or plan.problem.batch_invariant:
+    if mode not in (ON, ON_ANY) or not plan.rung.estimates or plan.problem.batch_invariant:
         return plan, None  # a table's outcomes are those of problems that allow every configuration
+    if mode == ON and not accumulation_order.is_known(plan.rung):
+        return plan, None  # no other configuration is known to have the same bits
+    if plan.problem.b.quantized is not None or plan.problem.b.sliced or plan.problem.a.sparse:
+        return plan, None  # nothing that a call with arrays alone would find again
     if product.like.device is None or prod(product.batch) != plan.problem.batch or plan.device.max_ctas is not None:
         return plan, None
     key = backend.info.ordinal, plan.problem, mode, tuned_table.folder()

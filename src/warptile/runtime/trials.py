@@ -22,15 +22,16 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from statistics import median
 
 from warptile.planning.accumulation_order import same_bits
 from warptile.planning.plan import Plan, unlaunchable
+from warptile.rungs.kernel_spec import Config
 from warptile.rungs.wgmma import candidates
-from warptile.rungs.wgmma.final import illegal_on
+from warptile.rungs.wgmma.final import WGMMA_FINAL, illegal_on
 from warptile.runtime.signed_rank import chance_above_zero
 
 MOST_TRIALS, LOOKED_AT = 6, 128
@@ -121,8 +122,7 @@ class Trials:
     def add_others(self, *, any_order: bool) -> None:
         """Add those of the least predicted times; without ``any_order`` only those whose results have the same bits."""
         plan = self.tried[0].plan
-        ranked = islice(candidates.ranked(plan.problem, illegal_on(plan.device), plan.device), LOOKED_AT)
-        plans = (replace(plan, config=config, origin="tried") for config in ranked if config != plan.config)
+        plans = (replace(plan, config=config, origin="tried") for config in _ranked(plan) if config != plan.config)
         kept = (each for each in plans if any_order or same_bits(plan, each))
         legal = (each for each in kept if unlaunchable(each.kernel, each.device) is None)
         self.tried += map(Trial, islice(legal, MOST_TRIALS - 1))
@@ -202,3 +202,10 @@ class Trials:
         """Of one that was measured, in the rounds of all: the planned one's median sample less the median difference.
         Medians of its own samples would be of its rounds, and rounds drift."""
         return median(each.elapsed_ms for each in self.tried[0].samples) - median(self._gains_ms(number))
+
+
+def _ranked(plan: Plan) -> Iterable[Config]:
+    """Configurations for the plan's problem, those of the least predicted times first."""
+    if plan.rung is WGMMA_FINAL:  # a plan chooses from a few of them
+        return islice(candidates.ranked(plan.problem, illegal_on(plan.device), plan.device), LOOKED_AT)
+    return plan.rung.alternatives(plan.problem, plan.device)

@@ -150,3 +150,27 @@ def test_other_problems_and_rungs_count_as_different() -> None:
     assert same_bits(first, first)
     assert not same_bits(first, replace(first, config={**first.config, "STAGES": 2}))
     assert not same_bits(first, ours)
+
+
+@pytest.mark.parametrize(
+    ("rung", "dtype", "size", "most"),
+    [("mma-unaligned", "bfloat16", (70, 75, 131), 24), ("mma-unaligned", "float16", (33, 40, 77), 24),
+     ("mma-specialized", "float64", (70, 90, 131), 4)],
+)  # fmt: skip
+def test_rungs_that_add_in_one_order_have_equal_bits_in_every_configuration(
+    rung: str, dtype: str, size: tuple[int, int, int], most: int
+) -> None:
+    element = DTYPES[dtype]
+    sums = DTYPES["float64" if dtype == "float64" else "float32"]
+    given = Problem.dense(*size, element, out=element, accumulator=sums, b_major="col")
+    plan = make_plan(given, rung=rung)
+    others = [replace(plan, config=config) for config in plan.rung.alternatives(given)]
+    others = others[:: -(-len(others) // (most if ALL else 4))]
+    assert len(others) >= 2
+    assert all(same_bits(plan, other) for other in others)
+    expected, *found = (
+        product(rung, *size, dtype=dtype, accumulator=sums.name, out=dtype, b_major="col", config=each.config)
+        for each in (plan, *others)
+    )
+    assert expected.error_ratio <= 1
+    assert {bits(each) for each in found} == {bits(expected)}

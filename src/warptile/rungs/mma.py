@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import product
 from typing import ClassVar
 
-from warptile.device import REFERENCE, DeviceLimits
+from warptile.device import HOPPER, REFERENCE, DeviceLimits
 from warptile.launch.params import Params
 from warptile.problem import Problem
 from warptile.rungs import mma_cost
@@ -130,6 +130,9 @@ RANKED_FLOAT64_SIZES = (
 )
 """Those of which mma-final takes the one that `mma_cost` predicts to be the fastest."""
 
+SMALLEST_OF_DOUBLES = (8, 8, 4)
+"""The one instruction for doubles before Hopper."""
+
 FEW_REGISTERS = 168
 """Registers of a thread with which kernels for doubles may spill: those above with three or four CTAs on an SM, or with
 eight warps in each of two, keep some words in local memory in some layouts. They are the fastest for short K all
@@ -159,9 +162,15 @@ def usual(problem: Problem) -> tuple[Config, ...]:
     return tuple(_final(problem, *sizes) for sizes in SIZES_OF_TYPE.get(problem.a.dtype.name, FINAL_SIZES))
 
 
-def ranked(problem: Problem) -> tuple[Config, ...]:
+def shape_of_doubles(device: DeviceLimits) -> tuple[int, int, int]:
+    """The instruction for doubles: Hopper's, or the one that GPUs before it have."""
+    return INSTRUCTIONS["float64"][0] if device.generation.capability >= HOPPER else SMALLEST_OF_DOUBLES
+
+
+def ranked(problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
     """The configurations of mma-final that a plan compares for doubles."""
-    return tuple(_final(problem, *sizes) for sizes in RANKED_FLOAT64_SIZES)
+    shape = _shape_keys(shape_of_doubles(device))
+    return tuple({**_final(problem, *sizes), **shape} for sizes in RANKED_FLOAT64_SIZES)
 
 
 def first_busy(rung: Rung, problem: Problem, configs: tuple[Config, ...], device: DeviceLimits) -> Config:
@@ -295,7 +304,7 @@ class MmaFinal(MmaRung):
         the one that is predicted to be the fastest."""
         if not self.ranks(problem):
             return first_busy(self, problem, usual(problem), device)
-        configs = mma_cost.fastest_first(problem, ranked(problem), device.sms)
+        configs = mma_cost.fastest_first(problem, ranked(problem, device), device.sms)
         return next((config for config in configs if self.illegal(problem, config, device) is None), configs[0])
 
     def ranks(self, problem: Problem) -> bool:
@@ -305,7 +314,7 @@ class MmaFinal(MmaRung):
     def candidates(self, problem: Problem, device: DeviceLimits = REFERENCE) -> tuple[Config, ...]:
         """The usual sizes, then every tile, K extent and pipeline that is legal, then other groups, sets and
         instructions."""
-        found = list(ranked(problem) if self.ranks(problem) else usual(problem))
+        found = list(ranked(problem, device) if self.ranks(problem) else usual(problem))
         extents, warps = (64, 128, 192, 256), (32, 64, 96, 128)
         for bm, bn, wm, wn, k_bytes, stages in product(extents, extents, warps, warps, (64, 128, 256), (2, 3, 4, 5, 6)):
             if bm % wm == 0 and bn % wn == 0 and 2 <= bm * bn // (wm * wn) <= 16:

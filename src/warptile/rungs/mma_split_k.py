@@ -9,15 +9,12 @@ from warptile.problem import Problem
 from warptile.rungs import mma_cost
 from warptile.rungs.kernel_spec import Config, KernelSpec
 from warptile.rungs.legality import blocks, ceil_div, operand_reason
-from warptile.rungs.mma import FINAL_KEYS, SWIZZLED, MmaFinal, ranked
+from warptile.rungs.mma import FINAL_KEYS, SWIZZLED, MmaFinal, ranked, shape_of_doubles
 from warptile.rungs.parts_of_k import parts_reason, shared_by_blocks
 from warptile.rungs.ranked import RankedRung
 from warptile.rungs.simt_gemv import SIMT_GEMV
 
 KEYS = (*FINAL_KEYS, "SPLITS")
-
-SHAPE = (16, 8, 8)
-"""The instruction."""
 
 SIZES = (
     (32, 32, 32, 16, 16, 3, 4),
@@ -55,9 +52,9 @@ class MmaSplitK(RankedRung, MmaFinal):
         """As `Rung.candidates`: each tile with as many parts of K as keep the GPU busy, and whole unless mma-final has
         it."""
         found = []
-        elsewhere = ranked(problem)
+        elsewhere, shape = ranked(problem, device), shape_of_doubles(device)
         for bm, bn, bk, wm, wn, stages, least in SIZES:
-            sizes = dict(zip(FINAL_KEYS, (bm, bn, bk, wm, wn, *SHAPE, stages, 2, 8, least), strict=True))
+            sizes = dict(zip(FINAL_KEYS, (bm, bn, bk, wm, wn, *shape, stages, 2, 8, least), strict=True))
             count = max(blocks(problem, sizes), 1)
             most = max(min(MOST_SPLITS, problem.k // (bk * LEAST_STAGES)), 1)
             splits = {1} | {max(min(device.sms * ctas // count, most), 1) for ctas in CTAS_OF_SM}

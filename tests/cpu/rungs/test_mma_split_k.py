@@ -90,6 +90,21 @@ def test_plans_take_it_where_tiles_are_few(shape, rung):
         assert not plan.launch("entry").co_resident  # blocks count arrivals and wait for none
 
 
+@pytest.mark.parametrize(("shape", "rung"), [((4096, 4096, 4096), "mma-final"), ((64, 64, 8192), "mma-split-k")])
+def test_gpus_before_hopper_get_their_instruction(shape, rung):
+    plan = make_plan(dense(*shape), arch="sm_80")
+    assert (plan.rung.name, *(plan.config[key] for key in ("FM", "FN", "FK"))) == (rung, 8, 8, 4)
+    assert compile_source(translation_unit(plan.kernel), "sm_80").resources.spill_bytes == 0
+
+
+@pytest.mark.parametrize("rung", ["mma-final", "mma-split-k"])
+def test_products_before_hopper(rung, monkeypatch):
+    monkeypatch.setenv("WARPTILE_ARCH", "sm_80")
+    a, b = drawn(70, 65), drawn(65, 90)
+    assert wt.plan(a, b, rung=rung, backend="emulator").plan.config["FM"] == 8
+    assert np.abs(wt.matmul(a, b, rung=rung, backend="emulator") - a @ b).max() <= 1e-12
+
+
 def test_k_is_split_only_where_parts_pay():
     assert make_plan(dense(128, 128, 128)).config["SPLITS"] == 1
     assert make_plan(dense(144, 160, 5288)).config["SPLITS"] > 1

@@ -53,7 +53,8 @@ def _reaches_arrival(function: PtxFunction, load: int) -> bool:
             guard = set() if each.predicate is None else {each.predicate.name}
             if _releases(each):
                 return True
-            if _waits(each) or not loaded.isdisjoint(_taken(each) | guard if each.opcode in _EFFECTS else guard):
+            taken = guard | named_registers(each, 0, None) if each.opcode in _EFFECTS else guard
+            if _waits(each) or not loaded.isdisjoint(taken):
                 break
             if not loaded.isdisjoint(named_registers(each, 1, None)):
                 loaded |= named_registers(each, 0, 1)
@@ -63,11 +64,6 @@ def _reaches_arrival(function: PtxFunction, load: int) -> bool:
                     break
             place += 1
     return False
-
-
-def _taken(instruction: Instruction) -> set[str]:
-    """Registers that an instruction with an effect reads; a few that it writes among them."""
-    return named_registers(instruction, 0, None)
 
 
 def _releases(instruction: Instruction) -> bool:

@@ -202,7 +202,7 @@ class AccessHistory:
         found: Table = self.tables[shift][place : place + 3]
         if 0 <= found[2] < LOGGED:
             return found
-        return np.array([found[0], found[1], _tag(found[2], self.displaced.headers)])
+        return np.array([found[0], found[1], write_tag(found[2], self.displaced.headers)])
 
     def read(self, offset: int, column: int) -> NDArray[np.int32]:
         """A read (thread, clock, tag) of the place of a byte: `FIRST_READ` or `OTHER_READ`."""
@@ -284,7 +284,7 @@ def rows(shifts: Any, offset: int, size: int) -> tuple[int, int, int]:
 
 
 @numba.njit(cache=True)
-def _tag(held: int, headers: Any) -> int:
+def write_tag(held: int, headers: Any) -> int:
     """The tag of a write, of which a place holds this."""
     return (headers[-held, TAG] if held < 0 else held) & (LOGGED - 1)
 
@@ -335,7 +335,7 @@ def _finish(
             if table[column] != -thread:
                 continue
             held = table[column + 2]
-            if _tag(held, headers) == tag:
+            if write_tag(held, headers) == tag:
                 table[column] = thread
                 table[column + 1] = clock[lanes[i]]
                 wrote[i] |= (column - start) % COLUMNS == WRITE
@@ -368,7 +368,7 @@ def _enter_logged(
         over = within_cta and clock[i] < cta_floor[lanes[i] // lanes_per_cta]
         for row in range(start, end, COLUMNS):
             held = table[row + WRITE + 2]
-            its_tag = _tag(held, headers)
+            its_tag = write_tag(held, headers)
             if held >= 0:
                 table[row + WRITE + 2] = its_tag
             else:
@@ -412,7 +412,7 @@ def _displace(
         other = table[row + column]
         if other == 0:
             continue
-        since, tag = table[row + column + 1], _tag(table[row + column + 2], headers)
+        since, tag = table[row + column + 1], write_tag(table[row + column + 2], headers)
         if other == me or cta_first <= other < cta_end:
             known = since < passed or (since < warp_passed and warp_first <= other < warp_first + WARP)
             if (within_cta and since < passed) or ((other == me or known) and tag & 3 >= strength):
@@ -483,7 +483,7 @@ def _access(
                 if header and not copies:
                     free_header(headers, entries, used, header)
                 if not copies:
-                    held = table[row + WRITE + 2] = _tag(held, headers)
+                    held = table[row + WRITE + 2] = write_tag(held, headers)
                     header = 0
             unread = table[row + FIRST_READ] == 0 and table[row + OTHER_READ] == 0
             if atomic and unread and header == 0 and held & 3 == ANYWHERE and table[row] > 0:
@@ -505,7 +505,7 @@ def _access(
                 since = table[row + column + 1]
                 if near and (since < passed or (since < warp_passed and warp_first <= other < warp_first + WARP)):
                     continue
-                its_tag = _tag(table[row + column + 2], headers)
+                its_tag = write_tag(table[row + column + 2], headers)
                 allies = min(strength, its_tag & 3)
                 if allies == ANYWHERE or (allies and near):
                     continue
@@ -594,7 +594,7 @@ def _access(
                     mine = warp_first <= first < warp_first + WARP
                     if mine and other not in (0, me) and not warp_first <= other < warp_first + WARP:
                         continue
-            its_tag = _tag(table[column + 2], headers)
+            its_tag = write_tag(table[column + 2], headers)
             # who does not know of the weaker access does not know of this one either, unless it is a copy
             stays = table[column] == me and table[column + 1] == now and its_tag & 3 < strength and sign > 0
             logged = 0

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from warptile.emulator.checks.access_history import (
     COLUMNS,
     FIRST_READ,
-    LOGGED,
     OTHER_READ,
     WRITE,
     AccessHistory,
     rows,
+    write_tag,
 )
-from warptile.emulator.checks.displaced_accesses import TAG
 from warptile.emulator.checks.knowledge import published
 from warptile.emulator.checks.vector_clocks import Lanes, VectorClocks
 from warptile.emulator.lanes import WARP
@@ -151,9 +150,7 @@ def _first_missing(
         table = tables[shift]
         for row in range(start + WRITE, end + WRITE, COLUMNS):
             thread, clock, tag = table[row], table[row + 1], table[row + 2]
-            if tag < 0:
-                tag = headers[-tag, TAG]
-            if thread <= 0 or not plain[(tag & (LOGGED - 1)) >> 2]:
+            if thread <= 0 or not plain[write_tag(tag, headers) >> 2]:
                 continue
             if lanes[i] == last_lane and thread == last_thread and clock == last_clock:
                 continue

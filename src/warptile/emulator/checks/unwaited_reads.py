@@ -14,6 +14,7 @@ has no effect: ptxas may move it behind the arrival.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from warptile.emulator.checks.control_flow import named_registers, targets
 from warptile.ptx.instruction import Instruction, PtxFunction
@@ -27,43 +28,90 @@ class UnwaitedReads:
 
     def __init__(self, functions: Iterable[PtxFunction]) -> None:
         self._functions = [each for each in functions if each.body]
-        self._places: dict[int, tuple[PtxFunction, int]] = {}
-        self._found: dict[int, bool] = {}
+        self._places: dict[int, tuple[_Ways, int]] = {}
 
     def reaches_arrival(self, load: Instruction) -> bool:
         """Whether a thread may arrive at a barrier, or release a flag, without having waited for this load."""
         if not self._places:
             for function in self._functions:
-                self._places.update((id(each), (function, place)) for place, each in enumerate(function.body or ()))
-        found = self._found.get(id(load))
+                ways: _Ways | None = function.analyses.get(_Ways)
+                if ways is None:
+                    ways = function.analyses[_Ways] = _Ways(function)
+                self._places.update((id(each), (ways, place)) for place, each in enumerate(function.body or ()))
+        place = self._places.get(id(load))
+        return place is not None and place[0].reach_arrival(place[1])
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What an instruction means for a load before it.
+
+    Attributes:
+        releases: others may go on behind it, while its thread waits for nothing.
+        waits: its thread waits here, for others or for its own accesses.
+        needs: registers whose values it waits for.
+        sources: registers that it computes from.
+        results: registers that it computes.
+        targets: where it may lead instead of to the next instruction.
+        goes_on: it may lead to the next instruction.
+    """
+
+    releases: bool
+    waits: bool
+    needs: frozenset[str]
+    sources: frozenset[str]
+    results: frozenset[str]
+    targets: tuple[int, ...]
+    goes_on: bool
+
+
+class _Ways:
+    """The ways through a function from its loads on."""
+
+    def __init__(self, function: PtxFunction) -> None:
+        self._steps = [_step(function, each) for each in function.body or ()]
+        self._found: dict[int, bool] = {}
+
+    def reach_arrival(self, load: int) -> bool:
+        """Whether one of them reaches an arrival without having waited for the load at this place."""
+        found = self._found.get(load)
         if found is None:
-            place = self._places.get(id(load))
-            found = self._found[id(load)] = place is not None and _reaches_arrival(*place)
+            found = self._found[load] = self._reach_arrival(load)
         return found
 
-
-def _reaches_arrival(function: PtxFunction, load: int) -> bool:
-    body = function.body or ()
-    pending, seen = [(load + 1, frozenset(named_registers(body[load], 0, 1)))], set[int]()
-    while pending:
-        place, loaded = pending.pop()
-        while place < len(body) and place not in seen:
-            seen.add(place)
-            each = body[place]
-            guard = set() if each.predicate is None else {each.predicate.name}
-            if _releases(each):
-                return True
-            taken = guard | named_registers(each, 0, None) if each.opcode in _EFFECTS else guard
-            if _waits(each) or not loaded.isdisjoint(taken):
-                break
-            if not loaded.isdisjoint(named_registers(each, 1, None)):
-                loaded |= named_registers(each, 0, 1)
-            if each.opcode in ("bra", "brx", "ret", "exit", "trap"):
-                pending += [(target, loaded) for target in targets(function, each)]
-                if each.predicate is None:
+    def _reach_arrival(self, load: int) -> bool:
+        steps = self._steps
+        pending, seen = [(load + 1, steps[load].results)], set[int]()
+        while pending:
+            place, loaded = pending.pop()
+            while place < len(steps) and place not in seen:
+                seen.add(place)
+                step = steps[place]
+                if step.releases:
+                    return True
+                if step.waits or not loaded.isdisjoint(step.needs):
                     break
-            place += 1
-    return False
+                if not loaded.isdisjoint(step.sources):
+                    loaded |= step.results
+                pending += [(target, loaded) for target in step.targets]
+                if not step.goes_on:
+                    break
+                place += 1
+        return False
+
+
+def _step(function: PtxFunction, instruction: Instruction) -> _Step:
+    guard = set() if instruction.predicate is None else {instruction.predicate.name}
+    leads = instruction.opcode in ("bra", "brx", "ret", "exit", "trap")
+    return _Step(
+        releases=_releases(instruction),
+        waits=_waits(instruction),
+        needs=frozenset(guard | named_registers(instruction, 0, None) if instruction.opcode in _EFFECTS else guard),
+        sources=frozenset(named_registers(instruction, 1, None)),
+        results=frozenset(named_registers(instruction, 0, 1)),
+        targets=tuple(targets(function, instruction)) if leads else (),
+        goes_on=not leads or instruction.predicate is not None,
+    )
 
 
 def _releases(instruction: Instruction) -> bool:

@@ -33,7 +33,7 @@ from warptile.rungs import RUNGS
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.wgmma import candidates, model, tiles
 from warptile.rungs.wgmma.correction import features
-from warptile.rungs.wgmma.cost import SCHEDULES, TYPES, Costs, Launches, Predicted, column_parts
+from warptile.rungs.wgmma.cost import SCHEDULES, TYPES, Costs, Launches, Predicted, column_parts, loaded_columns
 from warptile.rungs.wgmma.estimates import estimate_us, terms_us
 from warptile.rungs.wgmma.final import illegal_on
 from warptile.rungs.wgmma.launches import launches_of
@@ -138,6 +138,13 @@ def test_more_sms_are_not_slower_on_a_large_problem(extents: tuple[int, int, int
     times = [by_formula(replace(launches, sms=np.full_like(launches.sms, each.sms))) for each in devices]
     for fewer, more in pairwise(times):
         assert (more <= fewer * 1.001).all()  # those that no SM limits share L2 with more
+
+
+def test_columns_of_an_n_major_b_are_counted_as_they_are_loaded() -> None:
+    for bn in range(8, 257, 8):
+        of_b = tiles.SmemTile(bn, 64, 2, k_major=False)
+        whole = -(-bn // of_b.row_units) - 1
+        assert loaded_columns(bn, np) == whole * of_b.row_units + of_b.last_row_units
 
 
 def test_more_splits_of_a_long_k_on_few_tiles_help() -> None:

@@ -502,6 +502,23 @@ def test_multicast_reads_b_once() -> None:
     assert together == 4 * 3 * (128 + 64 / 2) * 128
 
 
+@pytest.mark.parametrize(
+    ("bn", "schedule"),
+    [
+        (16, {}), (48, {"PINGPONG": 1}), (80, {"CM": 2}), (96, {"OVERLAP": 1}), (112, {"CM": 2, "CN": 2}),
+        (144, {"CM": 4}), (160, {"SPLITS": 2}), (176, {"CN": 2}), (128, {"CM": 2}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("swap", [0, 1])
+def test_no_more_of_an_n_major_b_is_loaded_than_a_tile_has(bn: int, schedule: dict[str, int], swap: int) -> None:
+    cm, cn = schedule.get("CM", 1), schedule.get("CN", 1)
+    config = small(FINAL, BM=128, BN=bn, STAGES=3, CONSUMERS=2, SWAP=swap, SMS=4, **schedule)
+    majors = {"a_major": "col"} if swap else {"b_major": "row"}
+    extents = (bn * cn, 128 * cm) if swap else (128 * cm, bn * cn)
+    counters = ok(FINAL, *extents, 192, dtype="bfloat16", config=config, **majors).report.counters
+    assert counters["tma_load_sectors"] == cm * cn * 192 * (128 + bn) * 2 / 32
+
+
 # --- configurations -----------------------------------------------------------------------------------------------
 
 

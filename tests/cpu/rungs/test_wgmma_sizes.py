@@ -80,6 +80,13 @@ def test_problems_are_alike_where_no_kernel_can_tell_them_apart():
     assert Alike(half(64, 500, 512)) != Alike(half(128, 500, 512)), "rows decide how a misaligned D is stored"
 
 
+def test_the_last_panel_has_rows_of_16_bytes_or_of_whole_sectors():
+    extents = (8, 16, 24, 64, 72, 80, 88, 104, 120, 128, 200, 248)
+    loaded = [tiles.SmemTile(extent, 64, 2, k_major=False).last_row_units for extent in extents]
+    assert loaded == [8, 16, 32, 64, 8, 16, 32, 48, 64, 64, 8, 64]
+    assert tiles.SmemTile(88, 64, 2, k_major=True).last_row_units == 64
+
+
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_a_view_with_operands_swapped_is_that_of_swapped_operands(seed):
     generator = np.random.default_rng(seed)

@@ -19,6 +19,9 @@ from warptile.rungs.wgmma.launches import launches_of
 from warptile.rungs.wgmma.model import Quality
 from warptile.rungs.wgmma.tile_shapes import TUNABLES
 
+NARROW_PANELS_SINCE = "2026-11-30T13:30:00Z"
+"""Date from which kernels load no more columns of an N-major B than a tile has."""
+
 MOST_SPREAD = 0.5
 """Rounds of one configuration that are further apart are taken for a disturbed measurement and left out."""
 
@@ -42,10 +45,10 @@ class Measured:
 
 def measured_in(records: Iterable[SurveyRecord]) -> Measured:
     """The launches of some records. Two-level accumulation counts as it was before it had two sets of registers
-    (`warptile.rungs.wgmma.promotion`)."""
+    (`warptile.rungs.wgmma.promotion`); of kernels that loaded more of B then, those that load the same now."""
     devices = ((record, KNOWN.get(record.environment.gpu, REFERENCE)) for record in records)
     return _measured(
-        (each, device)
+        (each, device, record.date < NARROW_PANELS_SINCE)
         for record, device in devices
         for each in record.surveyed
         if record.date < promotion.SINCE or not tiles.two_level(each.problem.problem())
@@ -54,22 +57,28 @@ def measured_in(records: Iterable[SurveyRecord]) -> Measured:
 
 def measured_of(surveyed: Iterable[Surveyed], device: DeviceLimits) -> Measured:
     """The launches of a survey of a device."""
-    return _measured((each, device) for each in surveyed)
+    return _measured((each, device, False) for each in surveyed)
 
 
-def _measured(surveyed: Iterable[tuple[Surveyed, DeviceLimits]]) -> Measured:
+def _measured(surveyed: Iterable[tuple[Surveyed, DeviceLimits, bool]]) -> Measured:
+    """Of surveys: each problem, the GPU, and whether kernels loaded whole panels."""
     found: list[Launches] = []
     times: list[float] = []
     problems: list[int] = []
     library: list[float] = []
-    for of, device in surveyed:
-        problem = of.problem.problem()
-        timed = [each for each in of.tried if max(each.rounds_us) < (1 + MOST_SPREAD) * min(each.rounds_us)]
-        for each in timed:
+    for of, device, whole_panels in surveyed:
+        problem, timed = of.problem.problem(), False
+        for each in of.tried:
             config = dict(zip(TUNABLES, each.config, strict=True))
-            found.append(launches_of(tiles.view(problem, config), config, device))
+            view = tiles.view(problem, config)
+            if max(each.rounds_us) >= (1 + MOST_SPREAD) * min(each.rounds_us):
+                continue
+            if whole_panels and tiles.smem_tiles(view.problem, config)[1].has_narrow_panel:
+                continue
+            found.append(launches_of(view, config, device))
             times.append(statistics.median(each.rounds_us))
             problems.append(len(library))
+            timed = True
         if timed:
             library.append(statistics.median(of.cublaslt_us) if of.cublaslt_us else math.nan)
     columns = {field.name: np.array([getattr(each, field.name) for each in found]) for field in fields(Launches)}

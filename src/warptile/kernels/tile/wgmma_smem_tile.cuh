@@ -9,33 +9,48 @@ namespace warptile {
 
 // The K tile of one operand: EXTENT rows of A (columns of B), K_EXTENT units along K. A *line* is what is contiguous in
 // the matrix: along K with K_MAJOR, else along M (N). Lines are cut into *panels* of 128 bytes, the width of the
-// swizzle. A panel is one TMA box; the last one may reach past the tile.
+// swizzle. A panel is one TMA box. The last one of an MN-major tile may be narrower, and its rows in shared memory are
+// 128 bytes apart all the same: a kernel that has a tensor map for it loads the tile's LOADED_BYTES alone, others load
+// what lies beside the tile too.
 template <typename ELEMENT, int EXTENT, int K_EXTENT, bool K_MAJOR_>
 struct WgmmaSmemTile {
     static constexpr bool K_MAJOR = K_MAJOR_;
     static constexpr int ROW = 128 / sizeof(ELEMENT), LINES = K_MAJOR ? EXTENT : K_EXTENT;
     static constexpr int PANELS = ((K_MAJOR ? K_EXTENT : EXTENT) + ROW - 1) / ROW;
     static constexpr int PANEL_BYTES = 128 * LINES, BYTES = PANELS * PANEL_BYTES;
+    // Bytes of a row of the last panel: 16, or whole sectors of 32.
+    static constexpr int BEYOND = ((K_MAJOR ? K_EXTENT : EXTENT) - (PANELS - 1) * ROW) * sizeof(ELEMENT);
+    static constexpr int LAST_ROW_BYTES = BEYOND == 16 ? BEYOND : (BEYOND + 31) / 32 * 32;
+    static constexpr int MAPS = LAST_ROW_BYTES < 128 ? 2 : 1, LOADED_BYTES = BYTES - (128 - LAST_ROW_BYTES) * LINES;
     static constexpr int K_BLOCKS = K_EXTENT * static_cast<int>(sizeof(ELEMENT)) / 32;  // one wgmma takes 32 bytes of K
     static_assert(K_EXTENT % ROW == 0 || !K_MAJOR, "lines along K are whole panels");
     static_assert(K_MAJOR || (sizeof(ELEMENT) == 2 && K_EXTENT % 16 == 0), "MN-major operands: 16-bit elements alone");
     static_assert(LINES % 8 == 0 && LINES <= 256, "a swizzle atom has eight lines; a box has 256 at most");
 
-    // Starts the loads of the tile at row (column) `start` and at `k_offset`; their bytes complete `barrier`. BATCHED:
-    // the map has three dimensions. EVICT_FIRST: no other CTA loads these bytes, and L2 need not keep them.
+    // Starts the loads of the tile at row (column) `start` and at `k_offset`; their bytes complete `barrier`. `last` is
+    // the map of the last panel. BATCHED: maps have three dimensions. EVICT_FIRST: no other CTA loads these bytes, and
+    // L2 need not keep them.
+    template <bool BATCHED = false, bool EVICT_FIRST = false>
+    static __device__ __forceinline__ void load(unsigned to, const TensorMap& map, const TensorMap& last, int start,
+                                                int k_offset, unsigned barrier, int batch = 0) {
+        const int x = K_MAJOR ? k_offset : start, y = K_MAJOR ? start : k_offset;
+#pragma unroll
+        for (int panel = 0; panel < PANELS; ++panel) {
+            const TensorMap& of_panel = panel == PANELS - 1 ? last : map;
+            const unsigned at = to + panel * PANEL_BYTES;
+            if constexpr (BATCHED) {
+                cp_async_bulk_tensor_load_3d(at, of_panel, x + panel * ROW, y, batch, barrier);
+            } else if constexpr (EVICT_FIRST) {
+                cp_async_bulk_tensor_load_2d_evict_first(at, of_panel, x + panel * ROW, y, barrier);
+            } else {
+                cp_async_bulk_tensor_load_2d(at, of_panel, x + panel * ROW, y, barrier);
+            }
+        }
+    }
     template <bool BATCHED = false, bool EVICT_FIRST = false>
     static __device__ __forceinline__ void load(unsigned to, const TensorMap& map, int start, int k_offset,
                                                 unsigned barrier, int batch = 0) {
-        const int x = K_MAJOR ? k_offset : start, y = K_MAJOR ? start : k_offset;
-#pragma unroll
-        for (int panel = 0; panel < PANELS; ++panel)
-            if constexpr (BATCHED) {
-                cp_async_bulk_tensor_load_3d(to + panel * PANEL_BYTES, map, x + panel * ROW, y, batch, barrier);
-            } else if constexpr (EVICT_FIRST) {
-                cp_async_bulk_tensor_load_2d_evict_first(to + panel * PANEL_BYTES, map, x + panel * ROW, y, barrier);
-            } else {
-                cp_async_bulk_tensor_load_2d(to + panel * PANEL_BYTES, map, x + panel * ROW, y, barrier);
-            }
+        load<BATCHED, EVICT_FIRST>(to, map, map, start, k_offset, barrier, batch);
     }
 
     // Starts the loads of the first `boxes` boxes of LINES_OF_BOX lines each, of a tile whose lines run along K.
@@ -65,9 +80,9 @@ struct WgmmaSmemTile {
     // equal part of the lines, where parts are whole swizzle atoms of eight lines; else they take turns at loading all
     // lines of a K tile.
     template <int SHARES, bool BATCHED = false>
-    static __device__ __forceinline__ void load_multicast(unsigned to, const TensorMap& map, int start, int k_offset,
-                                                          unsigned barrier, int share, unsigned short cta_mask,
-                                                          int batch = 0) {
+    static __device__ __forceinline__ void load_multicast(unsigned to, const TensorMap& map, const TensorMap& last,
+                                                          int start, int k_offset, unsigned barrier, int share,
+                                                          unsigned short cta_mask, int batch = 0) {
         constexpr bool EQUAL_PARTS = LINES % (8 * SHARES) == 0;
         if (!EQUAL_PARTS && k_offset / K_EXTENT % SHARES != share) return;
         const int line = EQUAL_PARTS ? share * (LINES / SHARES) : 0;
@@ -75,12 +90,19 @@ struct WgmmaSmemTile {
         for (int panel = 0; panel < PANELS; ++panel) {
             const int x = (K_MAJOR ? k_offset : start) + panel * ROW, y = (K_MAJOR ? start : k_offset) + line;
             const unsigned at = to + panel * PANEL_BYTES + line * 128;
+            const TensorMap& of_panel = panel == PANELS - 1 ? last : map;
             if constexpr (BATCHED) {
-                cp_async_bulk_tensor_load_3d_multicast(at, map, x, y, batch, barrier, cta_mask);
+                cp_async_bulk_tensor_load_3d_multicast(at, of_panel, x, y, batch, barrier, cta_mask);
             } else {
-                cp_async_bulk_tensor_load_2d_multicast(at, map, x, y, barrier, cta_mask);
+                cp_async_bulk_tensor_load_2d_multicast(at, of_panel, x, y, barrier, cta_mask);
             }
         }
+    }
+    template <int SHARES, bool BATCHED = false>
+    static __device__ __forceinline__ void load_multicast(unsigned to, const TensorMap& map, int start, int k_offset,
+                                                          unsigned barrier, int share, unsigned short cta_mask,
+                                                          int batch = 0) {
+        load_multicast<SHARES, BATCHED>(to, map, map, start, k_offset, barrier, share, cta_mask, batch);
     }
 
     // wgmma reads this tile from shared memory: there are no fragments to load.
@@ -121,6 +143,7 @@ struct WgmmaStage {
         WgmmaSmemTile<typename OPERATION::ELEMENT, TILE::BM, TILE::BK, !OPERATION::A_COLUMN_MAJOR>>::type;
     using B = WgmmaSmemTile<typename OPERATION::ELEMENT, TILE::BN, TILE::BK, OPERATION::B_COLUMN_MAJOR>;
     static constexpr int B_OFFSET = A::BYTES, BYTES = A::BYTES + B::BYTES;
+    static constexpr int LOADED_BYTES = A::BYTES + B::LOADED_BYTES;  // with B's maps
     static_assert(B_OFFSET % 1024 == 0 && BYTES % 1024 == 0, "swizzled tiles are aligned to 1024 bytes");
 };
 

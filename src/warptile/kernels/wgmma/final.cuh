@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(WgmmaConfig<CONFIG>::THREADS, 1)
     const int group = warpgroup_index();
     if (threadIdx.x == 0) {
         for (const TensorMap& map : params.map_a) prefetch_tensormap(map);
-        prefetch_tensormap(params.map_b);
+        for (const TensorMap& map : params.map_b) prefetch_tensormap(map);
         if (CONFIG::STORE_BY_TMA) prefetch_tensormap(params.map_d);
         for (int i = 0; i < KERNEL::EPILOGUE::MAPS; ++i) prefetch_tensormap(params.epilogue_maps()[i]);
         shared.init();

@@ -260,8 +260,7 @@ def predict(launches: Launches, costs: Any, xp: Any) -> Predicted:
     shared = moved / 128
     compute = _above(mma, shared, c.iteration_norm, xp) + c.step_clocks
     compute = compute * xp.where(stream, c.stream_factor, xp.where(split, c.split_factor, 1.0))
-    rows_a = xp.where((x.a_by_k == 0) & of_16_bits, xp.ceil(x.bm / 64) * 64, x.bm)
-    rows_b = xp.where((x.b_by_k == 0) & of_16_bits, xp.ceil(x.bn / 64) * 64, x.bn)
+    rows_a, rows_b = x.bm, xp.where((x.b_by_k == 0) & of_16_bits, loaded_columns(x.bn, xp), x.bn)
     twice_a = 1 + c.straddling * straddling(x.pitch_a, xp) * (1 - x.unaligned_a)
     twice_b = 1 + c.straddling * straddling(x.pitch_b, xp)
     lines_a, lines_b = (
@@ -326,6 +325,11 @@ def predict(launches: Launches, costs: Any, xp: Any) -> Predicted:
         mma, shared, fill, refill, compute, memory, epilogue, split_tiles, tiles_each, ctas,
         loaded / LINE_BYTES / c.l2_lines_per_clock / c.clock_mhz,
     )  # fmt: skip
+
+
+def loaded_columns(bn: Number, xp: Any) -> Number:
+    """Columns of a tile of an N-major B that are loaded: `warptile.rungs.wgmma.tiles.SmemTile.last_row_units`."""
+    return xp.where(bn % 64 == 8, bn, xp.ceil(bn / 16) * 16)
 
 
 def column_parts(launches: Launches, xp: Any) -> Number:

@@ -438,7 +438,10 @@ def _members(
         partials, flags = PARTIALS
     stride_c, stride_d = (each.batch_stride if each is not None else 0 for each in (seen.c, seen.d))
     fused = {each.target: each for each in view.fused_repacks}
-    members: list[tuple[str, Field]] = [*gemm_members(view), ("map_b", map_b), ("map_d", map_d), ("map_a", map_a)]
+    last = tensor_maps.last_panel_map(map_b, tiles.smem_tiles(seen, config)[1])
+    members: list[tuple[str, Field]] = [*gemm_members(view), ("map_b", map_b)]
+    members += [("map_b[1]", last)] if last is not None else []
+    members += [("map_d", map_d), ("map_a", map_a)]
     members += [(f"map_a[{index}]", each) for index, each in enumerate(residues, 1)]
     members += [
         ("partial_accumulators", partials),

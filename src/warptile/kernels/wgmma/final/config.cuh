@@ -234,8 +234,9 @@ struct WgmmaFinalParams : EpilogueMaps<typename CHOSEN::OPERATION, CHOSEN::STAGE
     using OPERATION = typename CHOSEN::OPERATION;
 
     GemmParams<OPERATION> gemm;
-    // map_a[r] is that of the rows of an unaligned A whose number is r modulo 8.
-    TensorMap map_b, map_d, map_a[CHOSEN::UNALIGNED_A ? 8 : 1];
+    // The last of map_b is that of an N-major B's last panel, where that is narrower than others. map_a[r] is that of
+    // the rows of an unaligned A whose number is r modulo 8.
+    TensorMap map_b[WgmmaStage<OPERATION, typename CHOSEN::TILE>::B::MAPS], map_d, map_a[CHOSEN::UNALIGNED_A ? 8 : 1];
     unsigned char* partial_accumulators;
     unsigned* flags;
     int stream_k_tiles, batch;

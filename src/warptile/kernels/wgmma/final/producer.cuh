@@ -15,6 +15,7 @@ __device__ __forceinline__ void load_stage(unsigned stage, unsigned full, const 
     using STAGE = typename KERNEL::STAGE;
     constexpr int CLUSTER_M = KERNEL::CLUSTER_M, CLUSTER_N = KERNEL::CLUSTER_N;
     const int rank = position.rank, leader = position.leader;
+    const TensorMap &map_b = params.map_b[0], &last_map_b = params.map_b[STAGE::B::MAPS - 1];
     const int batch_a = CONFIG::BROADCAST_A ? 0 : work.batch, batch_b = CONFIG::BROADCAST_B ? 0 : work.batch;
     if constexpr (CONFIG::UNALIGNED_A) {
         STAGE::A::template load<CONFIG::EVICT_FIRST_A>(stage, params.map_a, work.row, k_offset, full);
@@ -28,10 +29,10 @@ __device__ __forceinline__ void load_stage(unsigned stage, unsigned full, const 
     }
     if constexpr (CLUSTER_M > 1) {
         STAGE::B::template load_multicast<CLUSTER_M, CONFIG::BATCHED>(
-            stage + STAGE::B_OFFSET, params.map_b, work.column, k_offset, full, rank % CLUSTER_M,
+            stage + STAGE::B_OFFSET, map_b, last_map_b, work.column, k_offset, full, rank % CLUSTER_M,
             CONFIG::MASK_B << (leader + rank / CLUSTER_M * CLUSTER_M), batch_b);
     } else {
-        STAGE::B::template load<CONFIG::BATCHED, CONFIG::EVICT_FIRST_B>(stage + STAGE::B_OFFSET, params.map_b,
+        STAGE::B::template load<CONFIG::BATCHED, CONFIG::EVICT_FIRST_B>(stage + STAGE::B_OFFSET, map_b, last_map_b,
                                                                         work.column, k_offset, full, batch_b);
     }
 }
@@ -65,7 +66,7 @@ __device__ __forceinline__ void producer(const typename KERNEL::PIPELINE& pipeli
             pipeline.producer_acquire(state);
             const unsigned stage = pipeline.stage_address(state.stage), full = pipeline.full_barrier(state.stage);
             const int k_offset = k_tile * TILE::BK + outside;
-            mbarrier_arrive_expect_tx(full, KERNEL::STAGE::BYTES);
+            mbarrier_arrive_expect_tx(full, KERNEL::STAGE::LOADED_BYTES);
             load_stage<KERNEL>(stage, full, work, k_offset, position, params);
             state.advance();
         }

@@ -59,7 +59,7 @@ from warptile.runtime.execute import Place, planned
 
 BEST, CLUSTERED, SMALL_CLUSTERED, SMALL_SPLIT, ALONG_BOTH, SPLIT_CLUSTERED, NEAR, FAR = 8, 2, 4, 2, 2, 2, 4, 1
 PING_PONG, BY_COLUMNS, ONE_CONSUMER = 4, 3, 2
-IN_TURNS, EIGHTS, SWAPPED_WIDE, STREAMED = 3, 3, 3, 4
+IN_TURNS, EIGHTS, SWAPPED_WIDE, STREAMED, TALL = 3, 3, 3, 4, 3
 """Configurations of a problem: the best predictions; the best in clusters of more than two CTAs; the best in clusters
 with 64 rows or swapped operands, whole and with K split; where rows lie in two lines of L2 also the
 best in clusters along both M and N, and the best that split K and share loads; and samples of those within `NEAR_TIME`
@@ -67,7 +67,7 @@ and `FAR_TIME` of the best. `PING_PONG`: the best such in clusters, with swapped
 `BY_COLUMNS`: the best whose columns two consumers share; `ONE_CONSUMER`: the best of one with more than 64 rows.
 `IN_TURNS`: the best in clusters whose CTAs take turns at loading B; `EIGHTS`: the best with BN no multiple of 16;
 `SWAPPED_WIDE`: the best with swapped operands and more than 128 columns, or 64 where D has 32 bits.
-`STREAMED`: the best with stream-K."""
+`STREAMED`: the best with stream-K. `TALL`: the best with 256 rows."""
 
 BEST_ALONE, OF_TILE = 13, 2
 """Configurations with ``--best-only``, and how many of them may have the same tile: predictions are wrong by tiles, so
@@ -115,10 +115,11 @@ def configurations(
             if config_text(config) not in found and RUNG.illegal(problem, config, device) is None:
                 found[config_text(config)] = config
 
+    near, far = (int(np.searchsorted(times, factor * times[0])) for factor in (NEAR_TIME, FAR_TIME))
     if best_only:
         add(_of_many_tiles(some, ranked), BEST_ALONE)
+        add([int(place) for place in np.flatnonzero(some.rows["BM"][ranked[:near]] == 256)], TALL)
         return tuple(found.values())
-    near, far = (int(np.searchsorted(times, factor * times[0])) for factor in (NEAR_TIME, FAR_TIME))
     add(range(len(ranked)), BEST)
     along_m, along_n = (some.rows[name][ranked] for name in ("CM", "CN"))
     add([int(place) for place in np.flatnonzero(along_m * along_n > 2)], CLUSTERED)
@@ -137,6 +138,7 @@ def configurations(
     kinds = (
         (turns, PING_PONG), (by_columns, BY_COLUMNS), (alone, ONE_CONSUMER), (in_turns, IN_TURNS),
         (columns % 16 == 8, EIGHTS), (wide, SWAPPED_WIDE), (some.rows["STREAM"][ranked] == 1, STREAMED),
+        (row["BM"] == 256, TALL),
     )  # fmt: skip
     for which, most in kinds:
         add([int(place) for place in np.flatnonzero(which[:far])], most)

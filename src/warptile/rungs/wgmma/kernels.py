@@ -137,6 +137,19 @@ def _streamed() -> Iterator[Kernel]:
         yield from (Kernel(128, bn, 2, swap, 1, "stream-K") for bn in (208, 224, 240))
 
 
+_TALL = (64, 80, 96, 112, 128, 144)
+"""BN of tiles of 256 rows, of which each of two consumers has half: with more columns many of them spill."""
+
+
+def _tall() -> Iterator[Kernel]:
+    """Tiles of 256 rows: where 256 x 96 or 256 x 144 fill a wave that tiles of other shapes overflow."""
+    for swap in (0, 1):
+        for bn in _TALL:
+            tile = Kernel(256, bn, 2, swap, 1)
+            yield from _in_clusters(tile)
+            yield from (tile._replace(schedule=schedule) for schedule in ("split", "overlap"))
+
+
 def _surveyed() -> tuple[Kernel, ...]:
     found: list[Kernel] = []
     for bm, bn, consumers, swap in _TILES:
@@ -163,7 +176,7 @@ def _surveyed() -> tuple[Kernel, ...]:
             found += [
                 Kernel(*tile, schedule, 1, *pair) for schedule in ("basic", "overlap") for pair in ((2, 1), (1, 2))
             ]
-    return tuple(dict.fromkeys([*found, *_tiles_in_clusters(), *_consumers_with_many_rows(), *_streamed()]))
+    return tuple(dict.fromkeys([*found, *_tiles_in_clusters(), *_consumers_with_many_rows(), *_streamed(), *_tall()]))
 
 
 SURVEYED = _surveyed()

@@ -100,6 +100,9 @@ SWAPPED_OF_TWO, SWAPPED_HALVES_OF_TWO, PANELS_OF_TWO = 120, 92, 176
 """Rows of a warpgroup in two blocks; and the most accumulators of a thread then if TMA does not store D: with SWAP if
 D has 16 bits, the same with pairs of 16-bit accumulators, and without SWAP if A or B has panels."""
 
+CLUSTERED_OF_TWO = 160
+"""The same in a cluster where A has panels, whatever stores D."""
+
 THREE_BLOCKS = 192
 MOST_OF_THREE, SWAPPED_OF_THREE, SWAPPED_OF_THREE_WITHOUT_TMA = 168, 144, 96
 """Rows of a warpgroup in three blocks; and the most accumulators of a thread then: without TMA stores of D, with SWAP,
@@ -290,6 +293,8 @@ def _spilling_reason(seen: Problem, config: Config, sizes: Sizes) -> str | None:
     if rows == TWO_BLOCKS and not aligned and config["SWAP"] and not wide:
         most = SWAPPED_HALVES_OF_TWO if seen.accumulator.bits == 16 else SWAPPED_OF_TWO
         limits.append((most, f"of {seen.d.dtype.name} with SWAP=1 if TMA does not store D"))
+    if rows == TWO_BLOCKS and cluster > 1 and not tiles.k_major(seen.a, is_a=True):
+        limits.append((CLUSTERED_OF_TWO, "in a cluster where K is not contiguous in A"))
     if rows == TWO_BLOCKS and not aligned and not config["SWAP"] and not k_major:
         limits.append((PANELS_OF_TWO, "where K is not contiguous in A and B and TMA does not store D"))
     if rows == THREE_BLOCKS and config["SWAP"]:

@@ -221,13 +221,17 @@ class RecordLookup:
         self._used |= {record.id: record for record in newest.values()}
         return {kind: newest[kind] for kind in (OF_ALL, *KINDS_OF_SURVEYS.values()) if kind in newest}
 
-    def newest_surveys_of_plans(self) -> list[tuple[str, SurveyRecord]]:
-        """The newest survey of each kind of problems on each GPU, by GPU; those of plans alone count too."""
-        newest = {(record.environment.gpu, kind): record for kind, record in self._surveys()}
-        self._used |= {record.id: record for record in newest.values()}
+    def newest_surveys_of_plans(self) -> list[tuple[str, list[SurveyRecord]]]:
+        """The newest survey of each kind of problems on each GPU, with all others of its commit, by GPU; those of plans
+        alone count too."""
+        found: dict[tuple[str, str], list[SurveyRecord]] = {}
+        for kind, record in self._surveys():
+            of_kind = found.setdefault((record.environment.gpu, kind), [])
+            of_kind[:] = [each for each in of_kind if each.git_hash == record.git_hash] + [record]
+        self._used |= {record.id: record for records in found.values() for record in records}
         kinds = (OF_ALL, *KINDS_OF_SURVEYS.values())
-        order = sorted(newest, key=lambda which: (which[0], kinds.index(which[1])))
-        return [(kind, newest[gpu, kind]) for gpu, kind in order]
+        order = sorted(found, key=lambda which: (which[0], kinds.index(which[1])))
+        return [(kind, found[gpu, kind]) for gpu, kind in order]
 
     def _surveys(self) -> list[tuple[str, SurveyRecord]]:
         found = ((kind_of_survey(record), record) for record in self._of(SurveyRecord))

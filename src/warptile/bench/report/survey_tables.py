@@ -72,11 +72,12 @@ def table(lookup: RecordLookup) -> str:
 def _by_gpu(lookup: RecordLookup) -> str:
     """Plans of random problems beside cuBLASLt, by GPU and kind of problems."""
     rows: list[TableRow] = []
-    for kind, record in lookup.newest_surveys_of_plans():
-        shares = [share for each in record.surveyed if (share := speedup_over_library(each)) is not None]
+    for kind, records in lookup.newest_surveys_of_plans():
+        surveyed = (each for record in records for each in record.surveyed)
+        shares = [share for each in surveyed if (share := speedup_over_library(each)) is not None]
         if shares:
             slow = sum(share < SLOW for share in shares) / len(shares)
-            about = record.environment.gpu, record.date[:10], kind, str(len(shares))
+            about = records[-1].environment.gpu, records[-1].date[:10], kind, str(len(shares))
             rows.append((*about, number(geomean(shares), 3), percent(slow), number(min(shares), 2)))
     return markdown(("GPU", "date", "problems", "number", "of cuBLASLt", "slow", "lowest"), rows)
 

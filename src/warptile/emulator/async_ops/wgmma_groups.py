@@ -2,9 +2,8 @@
 for; and the registers that belong to them meanwhile.
 
 The schedules are those of `cp.async` (`warptile.emulator.async_ops.cp_async`). Operands are read and D is written when
-a product
-finishes. Whatever the schedule, until a warp has waited, D's registers may be neither read nor written, and those of A
-not written; and what else than wgmma touched either of them needs a `wgmma.fence` before the next product.
+a product finishes. Whatever the schedule, until a warp has waited, D's registers may be neither read nor written, and
+those of A not written; and what else than wgmma touched either of them needs a `wgmma.fence` before the next product.
 """
 
 from __future__ import annotations

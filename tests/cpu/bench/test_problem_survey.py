@@ -44,6 +44,7 @@ from warptile.bench.campaign.problem_survey import (
     SPLIT_CLUSTERED,
     STREAMED,
     SWAPPED_WIDE,
+    TALL,
     configurations,
     described,
     journal,
@@ -119,7 +120,7 @@ def test_what_is_timed_are_legal_configurations_of_which_the_plans_own_is_the_fi
     assert found[0] == planned(problem, StubBackend()).config
     assert len({config_text(config) for config in found}) == len(found)
     clustered = CLUSTERED + SMALL_CLUSTERED + SMALL_SPLIT + ALONG_BOTH + SPLIT_CLUSTERED
-    of_kinds = PING_PONG + BY_COLUMNS + ONE_CONSUMER + IN_TURNS + EIGHTS + SWAPPED_WIDE + STREAMED
+    of_kinds = PING_PONG + BY_COLUMNS + ONE_CONSUMER + IN_TURNS + EIGHTS + SWAPPED_WIDE + STREAMED + TALL
     assert len(found) <= 1 + BEST + clustered + of_kinds + NEAR + FAR
     assert len(found) > BEST / 2
     assert all(RUNG.illegal(problem, config, REFERENCE) is None for config in found)

@@ -27,7 +27,7 @@ def test_a_survey_of_plans_alone_stands_for_its_gpu_and_not_for_what_was_tried()
     small, large = whole.surveyed
     slower = msgspec.structs.replace(small, cublaslt_us=(2.75, 2.75, 2.75))
     alone = survey_record(date=LATER, command=PLANS_ONLY)
-    alone = msgspec.structs.replace(alone, surveyed=(slower, large))
+    alone = msgspec.structs.replace(alone, surveyed=(slower, large), git_hash="another")
     text = table(RecordLookup([whole, alone]))
     assert [row[1:5] for row in rows_of(text, "all")] == [["1", "1.000", "1.091", "0.0 %"]], (
         "rounds of the other are far apart"
@@ -36,6 +36,17 @@ def test_a_survey_of_plans_alone_stands_for_its_gpu_and_not_for_what_was_tried()
     assert rows_of(text, gpu) == [[gpu, LATER[:10], OF_ALL, "1", "0.500", "100.0 %", "0.50"]]
     assert whole.id in text
     assert alone.id in text
+
+
+def test_surveys_of_one_commit_are_one_row():
+    whole = survey_record(date=EARLIER)
+    small, large = whole.surveyed
+    slower = msgspec.structs.replace(small, cublaslt_us=(2.75, 2.75, 2.75))
+    alone = msgspec.structs.replace(survey_record(date=LATER, command=PLANS_ONLY), surveyed=(slower, large))
+    before = msgspec.structs.replace(whole, git_hash="another")
+    lookup = RecordLookup([before, whole, alone])
+    gpu = whole.environment.gpu
+    assert [row[:6] for row in rows_of(table(lookup), gpu)] == [[gpu, LATER[:10], OF_ALL, "2", "0.739", "50.0 %"]]
 
 
 def test_each_gpu_has_a_row_of_its_newest_survey():

@@ -53,7 +53,7 @@ def test_what_won_in_studies_is_among_them():
     _, weights = listed(128, 28672, 4096, "float8_e4m3")
     assert {config["OVERLAP"] for config in weights if config["BN"] == 112} == {0, 1}
     _, few_rows = listed(16, 8192, 8192)
-    assert all(config["SWAP"] and config["BN"] == 16 for config in few_rows)
+    assert all(config["SWAP"] and 16 <= config["BN"] <= 24 for config in few_rows)
     assert {config["BK"] for config in few_rows} >= {128, 256}
     _, two_each = listed(16, 10240, 8192)
     assert holds(two_each, BN=16, BK=64, STAGES=10, SMS=160)
@@ -69,7 +69,7 @@ def test_what_won_in_studies_is_among_them():
     assert holds(deep, BM=64, BN=64, SPLITS=32)
     assert holds(deep, BM=128, BN=128, SPLITS=64)
     _, medium = listed(1792, 1792, 1792)
-    assert len({(config["BM"], config["BN"]) for config in medium}) >= 6
+    assert len({(config["BM"], config["BN"]) for config in medium}) >= 5
 
 
 def test_a_problem_that_the_kernel_does_not_take_has_none():

@@ -115,11 +115,10 @@ def configurations(
             if config_text(config) not in found and RUNG.illegal(problem, config, device) is None:
                 found[config_text(config)] = config
 
-    near, far = (int(np.searchsorted(times, factor * times[0])) for factor in (NEAR_TIME, FAR_TIME))
     if best_only:
         add(_of_many_tiles(some, ranked), BEST_ALONE)
-        add([int(place) for place in np.flatnonzero(some.rows["BM"][ranked[:near]] == 256)], TALL)
         return tuple(found.values())
+    near, far = (int(np.searchsorted(times, factor * times[0])) for factor in (NEAR_TIME, FAR_TIME))
     add(range(len(ranked)), BEST)
     along_m, along_n = (some.rows[name][ranked] for name in ("CM", "CN"))
     add([int(place) for place in np.flatnonzero(along_m * along_n > 2)], CLUSTERED)

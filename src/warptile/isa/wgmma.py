@@ -265,7 +265,7 @@ class Pattern:
         linear: NDArray[np.int64] = start + self.fixed + leading * self.leadings + stride * self.strides
         if self.swizzle:
             line = (linear >> 7) - np.reshape(base_offset, (-1, 1, 1))
-            linear = linear ^ line % (self.swizzle // CHUNK_BYTES) * CHUNK_BYTES
+            linear = linear ^ (line & (self.swizzle // CHUNK_BYTES - 1)) * CHUNK_BYTES
         return linear
 
 

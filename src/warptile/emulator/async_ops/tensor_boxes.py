@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,13 +109,18 @@ def slots(tensor: TensorMap, start: NDArray[np.int64]) -> NDArray[np.int64]:
     Under a swizzle rows lie as far apart as it permutes, however short they are. It permutes addresses, wherever the
     box starts (both settled on an H200).
     """
-    offsets = np.arange(0, box_bytes(tensor), CHUNK_BYTES)
-    span, row_bytes = SWIZZLE_BYTES[tensor.swizzle], tensor.box[0] * tensor.element_bytes
-    if not span:
-        return start[:, None] + offsets
-    plain = start[:, None] + offsets // row_bytes * span + offsets % row_bytes
-    permuted: NDArray[np.int64] = plain + _moves(span)[plain % _PERIOD_BYTES // CHUNK_BYTES]
-    return permuted
+    span = SWIZZLE_BYTES[tensor.swizzle]
+    plain: NDArray[np.int64] = start[:, None] + _unpermuted(
+        box_bytes(tensor), tensor.box[0] * tensor.element_bytes, span
+    )
+    return plain + _moves(span)[(plain & (_PERIOD_BYTES - 1)) // CHUNK_BYTES] if span else plain
+
+
+@lru_cache(maxsize=64)
+def _unpermuted(size: int, row_bytes: int, span: int) -> NDArray[np.int64]:
+    """Offsets of the chunks of a box of ``size`` bytes, before a swizzle of ``span`` bytes permutes them."""
+    offsets = np.arange(0, size, CHUNK_BYTES)
+    return offsets // row_bytes * span + offsets % row_bytes if span else offsets
 
 
 @cache

@@ -43,9 +43,9 @@ class UndefinedRegister:
 
     def clear(self, active: Active) -> None:
         """The active lanes have got a value."""
-        if self.some:
+        if self.some and np.count_nonzero(self.bits[active.index]):
             self.bits[active.index] = 0
-            self.some = bool(self.bits.any())
+            self.some = np.count_nonzero(self.bits) > 0
 
     def set(self, active: Active, flags: Flags) -> None:
         """All bits of the flagged lanes, among the active ones, become undefined, and those of the others defined."""

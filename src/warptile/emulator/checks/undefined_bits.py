@@ -45,7 +45,7 @@ class UndefinedRegister:
         """The active lanes have got a value."""
         if self.some and np.count_nonzero(self.bits[active.index]):
             self.bits[active.index] = 0
-            self.some = np.count_nonzero(self.bits) > 0
+            self.some = bool(np.count_nonzero(self.bits))
 
     def set(self, active: Active, flags: Flags) -> None:
         """All bits of the flagged lanes, among the active ones, become undefined, and those of the others defined."""

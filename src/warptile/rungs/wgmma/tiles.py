@@ -40,8 +40,8 @@ ROW_BYTES = 128
 """Bytes of a row of a smem tile: the widest TMA swizzle."""
 
 SECTOR_BYTES = 32
-"""Rows of a TMA box have so many bytes or a multiple of them, or half of them: loading rows of 80 and of 112 bytes
-takes up to 14 % longer than loading 128 (H200, 2026-11-30, no record)."""
+"""A sector of L2. Rows of the last panel are loaded in whole sectors, or half of one: with rows of 80 or 112 bytes some
+problems took up to 14 % longer than with 128 (H200, 2026-11-30, no record)."""
 
 ATOM_LINES = 8
 """Lines after which the pattern of a swizzle repeats."""

@@ -20,6 +20,7 @@ from warptile.errors import CompileError, LayoutError
 from warptile.problem import Problem
 from warptile.rungs import RUNGS
 from warptile.rungs.kernel_spec import Config
+from warptile.rungs.legality import ceil_div
 from warptile.rungs.wgmma import tiles
 from warptile.rungs.wgmma.final import CLUSTERS, WGMMA_FINAL
 from warptile.rungs.wgmma.rungs import WGMMA_RUNGS
@@ -247,6 +248,21 @@ def test_final_in_other_configurations(change: Config, options: Mapping[str, obj
     size = (130, 70, 300) if "BK" in change else (150, 200, 328) if ALL else (150, 72, 264)
     config = {**small(FINAL, str(options["dtype"])), **change}
     ok(FINAL, *size, config=config, schedule=SCHEDULES[number % 3], **options)
+
+
+@pytest.mark.parametrize(
+    ("a_major", "b_major", "change"),
+    covering(
+        ("row", "col"), ("row", "col"), ({"SMS": 9}, {"PINGPONG": 1, "SMS": 4}, {"OVERLAP": 1}, {"SPLITS": 2, "SMS": 18})
+    ),
+)  # fmt: skip
+def test_final_loads_only_what_lies_inside_of_operands(a_major: str, b_major: str, change: dict[str, int]) -> None:
+    # All starts and ends of tiles are multiples of sectors.
+    m, n, k = 288, 208, 128
+    config = {**small(FINAL, "bfloat16"), "BM": 128, "BN": 80, "STAGES": 3, **change}
+    result = ok(FINAL, m, n, k, config=config, dtype="bfloat16", out="bfloat16", a_major=a_major, b_major=b_major)
+    across, down = ceil_div(n, 80), ceil_div(m, 128)
+    assert result.report.counters["tma_load_sectors"] == (across * m + down * n) * k * 2 // 32
 
 
 UNALIGNED_A: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str, object]], ...] = (

@@ -32,6 +32,7 @@ from warptile.emulator.checks.undefined_bits import (
 from warptile.emulator.lanes import Active, Array
 from warptile.emulator.machine import Machine
 from warptile.emulator.memory.accesses import is_followed
+from warptile.emulator.ops.bits import funnel_shifted
 from warptile.emulator.ops.warp import Warps
 from warptile.emulator.program import Routine
 from warptile.errors import UninitializedRead
@@ -233,7 +234,7 @@ class UndefinedFlow:
 
             return defined
         exact = self._bitwise(instruction) or self._halves(instruction) or self._selected(instruction)
-        rule = exact or self._flags(instruction, read)
+        rule = exact or self._shifted(instruction) or self._flags(instruction, read)
         become = self._becoming(instruction, read)
 
         def followed(active: Active) -> None:
@@ -573,6 +574,23 @@ class UndefinedFlow:
         def rule(active: Active, targets: list[UndefinedRegister]) -> None:
             bits = np.where(chosen(active), first(active), second(active))
             found = np.where(undecided(active), ones(kind), bits)
+            for each in targets:
+                each.bits[active.index] = found
+                each.some = True
+
+        return rule
+
+    def _shifted(self, instruction: Instruction) -> Callable[..., None] | None:
+        """The bits of `shf` are shifted as its words are, and all undefined if the amount is."""
+        if instruction.opcode != "shf":
+            return None
+        word, function = np.dtype(np.uint32), funnel_shifted(instruction)
+        low, high, unknown = (self._bits_of(each, word) for each in instruction.operands[1:])
+        amount = Assembler(self.machine).source(instruction.operands[3], np.uint32)
+
+        def rule(active: Active, targets: list[UndefinedRegister]) -> None:
+            bits = function(low(active), high(active), amount(active))
+            found = np.where(unknown(active) != 0, ones(word), bits)
             for each in targets:
                 each.bits[active.index] = found
                 each.some = True

@@ -160,6 +160,11 @@ def shift(instruction: Instruction, assembler: Assembler) -> Operation:
 @builder("shf")
 def funnel_shift(instruction: Instruction, assembler: Assembler) -> Operation:
     """``shf.l|.r.clamp|.wrap.b32 d, a, b, c``: 32 bits of b:a shifted by c."""
+    return elementwise(instruction, assembler, funnel_shifted(instruction), *[_U32] * 4)
+
+
+def funnel_shifted(instruction: Instruction) -> Callable[[Array, Array, Array], Array]:
+    """The function of a ``shf``."""
     modifiers = Modifiers(instruction)
     left = modifiers.need("l", "r") == "l"
     wrap = modifiers.need("clamp", "wrap") == "wrap"
@@ -171,7 +176,7 @@ def funnel_shift(instruction: Instruction, assembler: Assembler) -> Operation:
         amount = (c & _U32(31) if wrap else np.minimum(c, _U32(32))).astype(_U64)
         return (((both << amount) >> _U64(32)) if left else (both >> amount)).astype(_U32)
 
-    return elementwise(instruction, assembler, function, *[_U32] * 4)
+    return function
 
 
 @builder("prmt")

@@ -12,6 +12,11 @@ namespace warptile {
 // swizzle. A panel is one TMA box. The last one of an MN-major tile may be narrower, and its rows in shared memory are
 // 128 bytes apart all the same: a kernel that has a tensor map for it loads the tile's LOADED_BYTES alone, others load
 // what lies beside the tile too.
+//
+// A tile at the end of the matrix has fewer rows (columns) `inside`. TMA fills what is outside with zeros, which costs
+// all SMs together several times as much as loading as many bytes. With a tensor map of the box that lies across the
+// end, `load_inside` leaves that out: the rest of the stage keeps its bytes, and they meet in rows and columns of
+// accumulators that lie outside D.
 template <typename ELEMENT, int EXTENT, int K_EXTENT, bool K_MAJOR_>
 struct WgmmaSmemTile {
     static constexpr bool K_MAJOR = K_MAJOR_;
@@ -35,22 +40,52 @@ struct WgmmaSmemTile {
                                                 int k_offset, unsigned barrier, int batch = 0) {
         const int x = K_MAJOR ? k_offset : start, y = K_MAJOR ? start : k_offset;
 #pragma unroll
-        for (int panel = 0; panel < PANELS; ++panel) {
-            const TensorMap& of_panel = panel == PANELS - 1 ? last : map;
-            const unsigned at = to + panel * PANEL_BYTES;
-            if constexpr (BATCHED) {
-                cp_async_bulk_tensor_load_3d(at, of_panel, x + panel * ROW, y, batch, barrier);
-            } else if constexpr (EVICT_FIRST) {
-                cp_async_bulk_tensor_load_2d_evict_first(at, of_panel, x + panel * ROW, y, barrier);
-            } else {
-                cp_async_bulk_tensor_load_2d(at, of_panel, x + panel * ROW, y, barrier);
-            }
+        for (int panel = 0; panel < PANELS; ++panel)
+            load_panel<BATCHED, EVICT_FIRST>(to + panel * PANEL_BYTES, panel == PANELS - 1 ? last : map,
+                                             x + panel * ROW, y, barrier, batch);
+    }
+    template <bool BATCHED, bool EVICT_FIRST>
+    static __device__ __forceinline__ void load_panel(unsigned to, const TensorMap& map, int x, int y, unsigned barrier,
+                                                      int batch) {
+        if constexpr (BATCHED) {
+            cp_async_bulk_tensor_load_3d(to, map, x, y, batch, barrier);
+        } else if constexpr (EVICT_FIRST) {
+            cp_async_bulk_tensor_load_2d_evict_first(to, map, x, y, barrier);
+        } else {
+            cp_async_bulk_tensor_load_2d(to, map, x, y, barrier);
         }
     }
     template <bool BATCHED = false, bool EVICT_FIRST = false>
     static __device__ __forceinline__ void load(unsigned to, const TensorMap& map, int start, int k_offset,
                                                 unsigned barrier, int batch = 0) {
         load<BATCHED, EVICT_FIRST>(to, map, map, start, k_offset, barrier, batch);
+    }
+
+    // Bytes that `load_inside` loads.
+    static __device__ __forceinline__ int loaded_bytes(int inside) {
+        if (inside >= EXTENT) return LOADED_BYTES;
+        if (K_MAJOR) return inside * 128 * PANELS;
+        const int beyond = inside % ROW * static_cast<int>(sizeof(ELEMENT));
+        return (inside / ROW * 128 + (beyond + 15) / 16 * 16) * LINES;
+    }
+
+    // As `load`, of a tile of which so many rows (columns) are inside, at least one. `rest` is the map of the box that
+    // lies across the end of the matrix.
+    template <bool BATCHED = false, bool EVICT_FIRST = false>
+    static __device__ __forceinline__ void load_inside(unsigned to, const TensorMap& map, const TensorMap& last,
+                                                       const TensorMap& rest, int start, int k_offset, unsigned barrier,
+                                                       int batch, int inside) {
+        const TensorMap& at_end = inside < EXTENT ? rest : last;
+        if constexpr (K_MAJOR || PANELS == 1) {
+            load<BATCHED, EVICT_FIRST>(to, at_end, at_end, start, k_offset, barrier, batch);
+        } else {
+            // A loop: the compiler would otherwise issue all loads, under predicates.
+            const int end = min(inside, EXTENT);
+#pragma unroll 1
+            for (int first = 0; first < end; first += ROW, to += PANEL_BYTES)
+                load_panel<BATCHED, EVICT_FIRST>(to, end - first < ROW ? at_end : map, start + first, k_offset,
+                                                 barrier, batch);
+        }
     }
 
     // Starts the loads of the first `boxes` boxes of LINES_OF_BOX lines each, of a tile whose lines run along K.
@@ -74,6 +109,22 @@ struct WgmmaSmemTile {
 #pragma unroll 1
             for (int byte = (first * 8 + thread) * 16; byte < PANEL_BYTES; byte += THREADS * 16)
                 st_shared(at + panel * PANEL_BYTES + byte, Packet<16>{});
+    }
+
+    // Overwrites with zeros what `load_inside` leaves of a tile of which so many rows (columns) are inside.
+    template <int THREADS>
+    static __device__ __forceinline__ void clear_outside(unsigned at, int inside, int thread) {
+        if (inside >= EXTENT) return;
+        if (K_MAJOR) return clear_lines<THREADS>(at, inside, thread);
+        constexpr int CHUNK = 16 / sizeof(ELEMENT);
+#pragma unroll 1
+        for (int panel = 0; panel < PANELS; ++panel)
+#pragma unroll 1
+            for (int index = thread; index < LINES * 8; index += THREADS) {
+                const int line = index / 8, chunk = index % 8;
+                if (panel * ROW + chunk * CHUNK >= inside)
+                    st_shared(at + panel * PANEL_BYTES + line * 128 + (chunk ^ line % 8) * 16, Packet<16>{});
+            }
     }
 
     // Multicast to all SHARES CTAs of `cta_mask`, which need this tile; this is the `share`-th of them. Each loads an
@@ -143,7 +194,6 @@ struct WgmmaStage {
         WgmmaSmemTile<typename OPERATION::ELEMENT, TILE::BM, TILE::BK, !OPERATION::A_COLUMN_MAJOR>>::type;
     using B = WgmmaSmemTile<typename OPERATION::ELEMENT, TILE::BN, TILE::BK, OPERATION::B_COLUMN_MAJOR>;
     static constexpr int B_OFFSET = A::BYTES, BYTES = A::BYTES + B::BYTES;
-    static constexpr int LOADED_BYTES = A::BYTES + B::LOADED_BYTES;  // with B's maps
     static_assert(B_OFFSET % 1024 == 0 && BYTES % 1024 == 0, "swizzled tiles are aligned to 1024 bytes");
 };
 

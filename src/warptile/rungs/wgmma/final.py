@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from itertools import islice
@@ -11,6 +12,7 @@ from typing import ClassVar
 from warptile.device import REFERENCE, DeviceLimits
 from warptile.isa import wgmma
 from warptile.launch.params import Field, Params, Pointer, Scalar
+from warptile.launch.tensor_map import TensorMap
 from warptile.launch.workspace import Workspace
 from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
 from warptile.rungs.kernel_spec import Config, Instance, KernelSpec, View, gemm_members, with_epilogue
@@ -443,11 +445,12 @@ def _members(
         partials, flags = PARTIALS
     stride_c, stride_d = (each.batch_stride if each is not None else 0 for each in (seen.c, seen.d))
     fused = {each.target: each for each in view.fused_repacks}
-    last = tensor_maps.last_panel_map(map_b, tiles.smem_tiles(seen, config)[1])
-    members: list[tuple[str, Field]] = [*gemm_members(view), ("map_b", map_b)]
-    members += [("map_b[1]", last)] if last is not None else []
-    members += [("map_d", map_d), ("map_a", map_a)]
-    members += [(f"map_a[{index}]", each) for index, each in enumerate(residues, 1)]
+    part_a, part_b = tiles.smem_tiles(seen, config)
+    last = tensor_maps.last_panel_map(map_b, part_b)
+    maps_b = [map_b, *([last] if last is not None else []), tensor_maps.rest_map(map_b, part_b, seen.n)]
+    maps_a = [map_a, *(residues or [tensor_maps.rest_map(map_a, part_a, seen.m)])]
+    members: list[tuple[str, Field]] = [*gemm_members(view), *_array("map_b", maps_b), ("map_d", map_d)]
+    members += _array("map_a", maps_a)
     members += [
         ("partial_accumulators", partials),
         ("flags", flags),
@@ -463,6 +466,10 @@ def _members(
             source, pitch = Pointer(repack.source), Scalar("s64", repack.source_stride * repack.unit_bytes)
         members += [(f"source_{letter}", source), (f"source_pitch_{letter}", pitch)]
     return (*members, *NO_SHARDS)
+
+
+def _array(name: str, maps: Sequence[TensorMap]) -> list[tuple[str, Field]]:
+    return [(f"{name}[{index}]" if index else name, each) for index, each in enumerate(maps)]
 
 
 class WgmmaFinal(Rung):

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from warptile.epilogue.fused_epilogue import OPERAND, OUTPUT
 from warptile.launch.tensor_map import TensorMap
-from warptile.problem import Problem
+from warptile.problem import MAX_ALIGNMENT_BYTES, Problem
 from warptile.rungs.kernel_spec import Config, View, stored_d
+from warptile.rungs.tensor_tiles import round_up
 from warptile.rungs.tma import batch_dimension, map_type, operand_map
 from warptile.rungs.wgmma.residue_classes import RESIDUE_CLASSES, by_residue_class, stores_by_tma
 from warptile.rungs.wgmma.tiles import (
@@ -42,6 +43,19 @@ def operand_maps(found: View, config: Config, subtile: EpilogueSubtiles) -> tupl
 def last_panel_map(whole: TensorMap, part: SmemTile) -> TensorMap | None:
     """The tensor map of the last panel of an operand, where that is narrower than the others, whose map is given."""
     return replace(whole, box=(part.last_row_units, *whole.box[1:])) if part.has_narrow_panel else None
+
+
+def rest_map(whole: TensorMap, part: SmemTile, extent: int) -> TensorMap:
+    """The tensor map of what is inside of the box that lies across the end of an operand with ``extent`` rows of A or
+    columns of B; that of ``whole`` boxes where none does."""
+    inside = extent % part.extent
+    row, lines, *one = whole.box
+    if part.k_major:
+        box = (row, inside % lines or lines, *one)
+    else:
+        sixteen_bytes = MAX_ALIGNMENT_BYTES // part.unit_bytes
+        box = (round_up(inside % row, sixteen_bytes) or row, lines, *one)
+    return replace(whole, box=box)
 
 
 def residue_class_map(name: str, seen: Problem, part: SmemTile, number: int) -> TensorMap:

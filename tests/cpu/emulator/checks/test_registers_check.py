@@ -157,6 +157,20 @@ ld.local.b32 %r7, [kept];
         run(local + "st.global.b32 [%rd2], %r7;")
 
 
+def test_a_funnel_shift_has_the_undefined_bits_that_it_shifts() -> None:
+    halves = """
+.local .align 4 .b8 kept[4];
+st.local.b16 [kept], %r1;
+ld.local.b32 %r7, [kept];
+mov.b32 %r8, 0xABCD0000;
+"""
+    shift = "shf.r.wrap.b32 %r8, %r8, %r7, {amount};\nst.global.b32 [%rd2], %r8;"
+    assert run(halves + shift.format(amount=48)).tolist() == [0xABCD | lane << 16 for lane in range(32)]
+    for amount in ("17", "%r7"):
+        with pytest.raises(UninitializedRead, match="%r8"):
+            run(halves + shift.format(amount=amount))
+
+
 def test_who_asks_for_no_check_gets_none() -> None:
     run("st.global.b32 [%rd2], %r7;", checks=DEFAULT_CHECKS - {"uninitialised"})
 

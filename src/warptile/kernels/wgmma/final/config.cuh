@@ -158,6 +158,17 @@ struct WgmmaFinal {
     static constexpr bool LARGE_PRODUCER =
         (CONFIG::PARTIAL_TILES || (CLUSTER_M > 1 && CLUSTER_N > 1) || MULTICASTS_PANELS) &&
         ACCUMULATOR_REGISTERS <= CONFIG::FEW_ACCUMULATORS;
+
+    // Of tiles at the ends of A and B only what is inside is loaded. Else TMA fills them up with zeros: in clusters,
+    // which go on at the pace of the slowest producer; with stream-K, whose partial accumulators must have values (with
+    // split-K consumers clear the stages instead); and columns of residue classes, whose tiles begin anywhere.
+    static constexpr bool PART_OF_A = CLUSTER == 1 && !CONFIG::STREAM_K && !CONFIG::UNALIGNED_A;
+    static constexpr bool PART_OF_B = CLUSTER == 1 && !CONFIG::STREAM_K && CONFIG::RESIDUE_CLASSES == 1;
+    // Whole tiles of several panels of M or N have code of their own, without a loop over what is inside.
+    static constexpr bool WHOLE_APART = (PART_OF_A && OPERATION::A_COLUMN_MAJOR && TILE::BM > 64) ||
+                                        (PART_OF_B && !OPERATION::B_COLUMN_MAJOR && TILE::BN > 64);
+    static constexpr bool CLEARS_STAGES = (PART_OF_A || PART_OF_B) && CONFIG::SPLIT_K && CLUSTER_K == 1;
+
     static constexpr int PRODUCER_REGISTERS = STORE_WARPS            ? CONFIG::STORE_WARP_REGISTERS
                                               : CONFIG::FUSED_REPACK ? CONFIG::REPACK_WARP_REGISTERS
                                               : LARGE_PRODUCER       ? CONFIG::LARGE_PRODUCER_REGISTERS
@@ -234,9 +245,10 @@ struct WgmmaFinalParams : EpilogueMaps<typename CHOSEN::OPERATION, CHOSEN::STAGE
     using OPERATION = typename CHOSEN::OPERATION;
 
     GemmParams<OPERATION> gemm;
-    // The last of map_b is that of an N-major B's last panel, where that is narrower than others. map_a[r] is that of
-    // the rows of an unaligned A whose number is r modulo 8.
-    TensorMap map_b[WgmmaStage<OPERATION, typename CHOSEN::TILE>::B::MAPS], map_d, map_a[CHOSEN::UNALIGNED_A ? 8 : 1];
+    // Of whole boxes; of an N-major B's last panel, where that is narrower; and of the box at the end of the matrix. Of
+    // an unaligned A, map_a[r] is that of the rows whose number is r modulo 8.
+    using STAGE = WgmmaStage<OPERATION, typename CHOSEN::TILE>;
+    TensorMap map_b[STAGE::B::MAPS + 1], map_d, map_a[CHOSEN::UNALIGNED_A ? 8 : STAGE::A::MAPS + 1];
     unsigned char* partial_accumulators;
     unsigned* flags;
     int stream_k_tiles, batch;

@@ -222,6 +222,27 @@ __device__ __forceinline__ void overlapped_mainloop(const ConsumerMainloop<KERNE
     }
 }
 
+// All consumers together: zeros in what is not loaded of any stage for this work tile, so that partial accumulators
+// outside D have values too when CTAs exchange them.
+template <typename KERNEL>
+__device__ __forceinline__ void clear_stages(const typename KERNEL::PIPELINE& pipeline, const WorkTile& work, int m,
+                                             int n) {
+    using STAGE = typename KERNEL::STAGE;
+    using TILE = typename KERNEL::TILE;
+    constexpr int THREADS = KERNEL::CONSUMERS * WARPGROUP;
+    const int rows = KERNEL::PART_OF_A ? m - work.row : TILE::BM, columns = n - work.column;
+    const int thread = threadIdx.x - WARPGROUP;
+    if (rows >= TILE::BM && columns >= TILE::BN) return;
+#pragma unroll 1
+    for (int number = 0; number < KERNEL::CONFIG::STAGES; ++number) {
+        const unsigned stage = pipeline.stage_address(number);
+        if constexpr (!KERNEL::CONFIG::UNALIGNED_A) STAGE::A::template clear_outside<THREADS>(stage, rows, thread);
+        STAGE::B::template clear_outside<THREADS>(stage + STAGE::B_OFFSET, columns, thread);
+    }
+    fence_proxy_async();
+    bar_sync<THREADS>(KERNEL::CONSUMERS + 1);
+}
+
 // Mainloop, then epilogue, of one tile after the other. With ping-pong this warpgroup has every other tile.
 template <typename KERNEL>
 __device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& mainloop,
@@ -255,6 +276,7 @@ __device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& m
             accumulators.zero();
             accumulators.fence_operands();
         }
+        if constexpr (KERNEL::CLEARS_STAGES) clear_stages<KERNEL>(mainloop.pipeline, work, gemm.m, gemm.n);
         mainloop.begin(work, gemm, batch);
         if constexpr (KERNEL::ALTERNATES) {
             mainloop.alternate(work.k_tiles);

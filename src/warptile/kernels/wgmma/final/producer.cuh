@@ -6,34 +6,59 @@
 
 namespace warptile {
 
-// Loads one K tile of the work tile at element `k_offset` along K. In a cluster each CTA loads its share of what
-// several of them need, and multicasts it.
-template <typename KERNEL, typename PARAMS>
-__device__ __forceinline__ void load_stage(unsigned stage, unsigned full, const WorkTile& work, int k_offset,
+// Bytes that are loaded of each K tile of a work tile with so many rows and columns inside D.
+template <typename KERNEL, bool WHOLE>
+__device__ __forceinline__ int loaded_bytes(int rows, int columns) {
+    using A = typename KERNEL::STAGE::A;
+    using B = typename KERNEL::STAGE::B;
+    int bytes = KERNEL::PART_OF_B && !WHOLE ? B::loaded_bytes(columns) : B::LOADED_BYTES;
+    if constexpr (KERNEL::PART_OF_A && !WHOLE) {
+        bytes += A::loaded_bytes(rows);
+    } else {
+        bytes += A::BYTES;
+    }
+    return bytes;
+}
+
+// Loads one K tile of the work tile at element `k_offset` along K, whose `bytes` complete `full`. In a cluster each CTA
+// loads its share of what several of them need, and multicasts it. WHOLE: no part of the work tile lies outside D.
+template <typename KERNEL, bool WHOLE, typename PARAMS>
+__device__ __forceinline__ void load_stage(unsigned stage, unsigned full, const WorkTile& work, int k_offset, int bytes,
                                            const typename KERNEL::ClusterPosition& position, const PARAMS& params) {
     using CONFIG = typename KERNEL::CONFIG;
-    using STAGE = typename KERNEL::STAGE;
+    using A = typename KERNEL::STAGE::A;
+    using B = typename KERNEL::STAGE::B;
     constexpr int CLUSTER_M = KERNEL::CLUSTER_M, CLUSTER_N = KERNEL::CLUSTER_N;
+    constexpr bool PART_OF_A = KERNEL::PART_OF_A && !WHOLE, PART_OF_B = KERNEL::PART_OF_B && !WHOLE;
     const int rank = position.rank, leader = position.leader;
-    const TensorMap &map_b = params.map_b[0], &last_map_b = params.map_b[STAGE::B::MAPS - 1];
+    const int rows = params.gemm.m - work.row, columns = params.gemm.n - work.column;
     const int batch_a = CONFIG::BROADCAST_A ? 0 : work.batch, batch_b = CONFIG::BROADCAST_B ? 0 : work.batch;
+    const TensorMap &map_b = params.map_b[0], &last_map_b = params.map_b[B::MAPS - 1];
+    mbarrier_arrive_expect_tx(full, bytes);
     if constexpr (CONFIG::UNALIGNED_A) {
-        STAGE::A::template load<CONFIG::EVICT_FIRST_A>(stage, params.map_a, work.row, k_offset, full);
+        A::template load<CONFIG::EVICT_FIRST_A>(stage, params.map_a, work.row, k_offset, full);
+    } else if constexpr (PART_OF_A) {
+        A::template load_inside<CONFIG::BATCHED, CONFIG::EVICT_FIRST_A>(
+            stage, params.map_a[0], params.map_a[0], params.map_a[A::MAPS], work.row, k_offset, full, batch_a, rows);
     } else if constexpr (CLUSTER_N > 1) {
-        STAGE::A::template load_multicast<CLUSTER_N, CONFIG::BATCHED>(
-            stage, params.map_a[0], work.row, k_offset, full, rank / CLUSTER_M,
-            CONFIG::MASK_A << (leader + rank % CLUSTER_M), batch_a);
+        A::template load_multicast<CLUSTER_N, CONFIG::BATCHED>(stage, params.map_a[0], work.row, k_offset, full,
+                                                               rank / CLUSTER_M,
+                                                               CONFIG::MASK_A << (leader + rank % CLUSTER_M), batch_a);
     } else {
-        STAGE::A::template load<CONFIG::BATCHED, CONFIG::EVICT_FIRST_A>(stage, params.map_a[0], work.row, k_offset,
-                                                                        full, batch_a);
+        A::template load<CONFIG::BATCHED, CONFIG::EVICT_FIRST_A>(stage, params.map_a[0], work.row, k_offset, full,
+                                                                 batch_a);
     }
-    if constexpr (CLUSTER_M > 1) {
-        STAGE::B::template load_multicast<CLUSTER_M, CONFIG::BATCHED>(
-            stage + STAGE::B_OFFSET, map_b, last_map_b, work.column, k_offset, full, rank % CLUSTER_M,
+    const unsigned to = stage + A::BYTES;
+    if constexpr (PART_OF_B) {
+        B::template load_inside<CONFIG::BATCHED, CONFIG::EVICT_FIRST_B>(
+            to, map_b, last_map_b, params.map_b[B::MAPS], work.column, k_offset, full, batch_b, columns);
+    } else if constexpr (CLUSTER_M > 1) {
+        B::template load_multicast<CLUSTER_M, CONFIG::BATCHED>(
+            to, map_b, last_map_b, work.column, k_offset, full, rank % CLUSTER_M,
             CONFIG::MASK_B << (leader + rank / CLUSTER_M * CLUSTER_M), batch_b);
     } else {
-        STAGE::B::template load<CONFIG::BATCHED, CONFIG::EVICT_FIRST_B>(stage + STAGE::B_OFFSET, map_b, last_map_b,
-                                                                        work.column, k_offset, full, batch_b);
+        B::template load<CONFIG::BATCHED, CONFIG::EVICT_FIRST_B>(to, map_b, last_map_b, work.column, k_offset, full,
+                                                                 batch_b);
     }
 }
 
@@ -60,14 +85,21 @@ __device__ __forceinline__ void producer(const typename KERNEL::PIPELINE& pipeli
     for (bool more = KERNEL::EARLY ? found : scheduler.next(work); more; more = scheduler.next(work)) {
         if constexpr (KERNEL::CONFIG::GATHERED_A) wait_for_shards<KERNEL>(work, params);
         const bool repacked_now = KERNEL::CONFIG::FUSED_REPACK && repack.has_slices(wave);
+        int bytes = loaded_bytes<KERNEL, false>(params.gemm.m - work.row, params.gemm.n - work.column);
+        if constexpr (KERNEL::WHOLE_APART) asm volatile("" : "+r"(bytes));  // computed here, not in every iteration
+        const bool whole = KERNEL::WHOLE_APART && work.row + TILE::BM <= params.gemm.m &&
+                           work.column + TILE::BN <= params.gemm.n;
         for (int k_tile = work.first_k_tile; k_tile < work.first_k_tile + work.k_tiles; ++k_tile) {
             if (repacked_now && k_tile % repack.K_TILES == 0)
                 repack.wait_for(wave * repack.slices() + k_tile / repack.K_TILES);
             pipeline.producer_acquire(state);
             const unsigned stage = pipeline.stage_address(state.stage), full = pipeline.full_barrier(state.stage);
             const int k_offset = k_tile * TILE::BK + outside;
-            mbarrier_arrive_expect_tx(full, KERNEL::STAGE::LOADED_BYTES);
-            load_stage<KERNEL>(stage, full, work, k_offset, position, params);
+            if (whole) {
+                load_stage<KERNEL, true>(stage, full, work, k_offset, loaded_bytes<KERNEL, true>(0, 0), position, params);
+            } else {
+                load_stage<KERNEL, false>(stage, full, work, k_offset, bytes, position, params);
+            }
             state.advance();
         }
         ++wave;

@@ -51,6 +51,7 @@ FIELDS = (
     "global_store_sectors",
     "global_store_bytes",
     "tma_load_sectors",
+    "tma_zero_bytes",
     "tma_store_sectors",
     "tma_reduce_sectors",
     "shared_load_requests",
@@ -344,13 +345,15 @@ class Counters:
             row[_COLUMN["global_load_bytes"]] += size * elements
         self._add_shared("async_copy", instruction, active, ideal, wavefronts)
 
-    def bulk_load(self, instruction: Instruction, size: int, sectors: int, ctas: int) -> None:
-        """A bulk copy of ``size`` bytes of global memory into the shared memory of each of ``ctas`` CTAs.
+    def bulk_load(self, instruction: Instruction, size: int, sectors: int, ctas: int, zeros: int = 0) -> None:
+        """A bulk copy of ``size`` bytes of global memory, and of ``zeros`` bytes from outside a tensor, into the shared
+        memory of each of ``ctas`` CTAs.
 
         It bypasses L1, so it requests no sectors there.
         """
         self.add(instruction, "global_load_bytes", size)
         self.add(instruction, "tma_load_sectors", sectors * ctas)
+        self.add(instruction, "tma_zero_bytes", zeros * ctas)
 
     def bulk_store(self, instruction: Instruction, size: int, sectors: int, *, reduces: bool) -> None:
         """A bulk copy of ``size`` bytes to global memory, or a reduction there."""

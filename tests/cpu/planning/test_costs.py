@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from warptile.rungs import RUNGS
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.wgmma import candidates, model, tiles
 from warptile.rungs.wgmma.correction import features
-from warptile.rungs.wgmma.cost import SCHEDULES, TYPES, Costs, Launches, Predicted, column_parts, loaded_columns
+from warptile.rungs.wgmma.cost import SCHEDULES, TYPES, Costs, Launches, Predicted, column_parts, loaded_columns, loads
 from warptile.rungs.wgmma.estimates import estimate_us, terms_us
 from warptile.rungs.wgmma.final import illegal_on
 from warptile.rungs.wgmma.launches import launches_of
@@ -145,6 +145,40 @@ def test_columns_of_an_n_major_b_are_counted_as_they_are_loaded() -> None:
         of_b = tiles.SmemTile(bn, 64, 2, k_major=False)
         whole = -(-bn // of_b.row_units) - 1
         assert loaded_columns(bn, np) == whole * of_b.row_units + of_b.last_row_units
+
+
+@pytest.mark.parametrize("bn", [8, 24, 64, 80, 96, 112, 128, 168, 200, 256])
+@pytest.mark.parametrize("pitch", [4096, 4096 + 64, 4096 + 32, 4096 + 80])
+def test_lines_and_sectors_of_an_n_major_b_are_those_of_its_rows(bn: int, pitch: int) -> None:
+    of = problem(4096, pitch // 2, 4096, b_major="row")
+    tile = config(of, BM=64, BN=bn, BK=64, CONSUMERS=1, CM=1, CN=1, SWAP=0, SPLITS=1, PINGPONG=0, OVERLAP=0)
+    of_b = tiles.SmemTile(bn, 64, 2, k_major=False)
+    panels = [128] * (-(-bn // 64) - 1) + [2 * of_b.last_row_units]
+    lines, sectors = 0, 0
+    for number, k in product(range(8), range(8)):  # all places of a line at which rows begin
+        for panel, size in enumerate(panels):
+            start = 2 * bn * number + pitch * k + 128 * panel
+            lines += (start + size - 1) // 128 - start // 128 + 1
+            sectors += (start + size - 1) // 32 - start // 32 + 1
+    found = loads(launches_of(tiles.view(of, tile), tile, REFERENCE), np)[1]
+    assert (found.lines, found.sectors) == (lines, sectors)
+
+
+def test_a_tile_as_wide_as_the_problem_begins_where_its_operand_does() -> None:
+    for n, straddles in ((80, False), (96, True)):
+        of = problem(4096, n, 4096, b_major="row")
+        of = replace(of, b=replace(of.b, leading_dimension=128))
+        tile = config(of, BM=64, BN=80, BK=64, CONSUMERS=1, CM=1, CN=1, SWAP=0, SPLITS=1, PINGPONG=0, OVERLAP=0)
+        found = loads(launches_of(tiles.view(of, tile), tile, REFERENCE), np)[1]
+        assert (found.lines > 2 * 64) == straddles
+
+
+def test_zeros_that_tma_fills_in_take_time_in_clusters_and_in_old_kernels_alone() -> None:
+    of = problem(136, 4224, 8192)
+    for ctas, filled in product((1, 2), (False, True)):
+        tile = config(of, BM=128, BN=64, BK=64, CONSUMERS=2, CM=1, CN=ctas, SWAP=0, SPLITS=1, PINGPONG=0, OVERLAP=0)
+        found = launches_of(tiles.view(of, tile), tile, REFERENCE, filled=filled)
+        assert (predicted(found)[1].filled_us > 0) == (filled or ctas == 2)
 
 
 def test_more_splits_of_a_long_k_on_few_tiles_help() -> None:

@@ -253,7 +253,8 @@ def test_final_in_other_configurations(change: Config, options: Mapping[str, obj
 @pytest.mark.parametrize(
     ("a_major", "b_major", "change"),
     covering(
-        ("row", "col"), ("row", "col"), ({"SMS": 9}, {"PINGPONG": 1, "SMS": 4}, {"OVERLAP": 1}, {"SPLITS": 2, "SMS": 18})
+        ("row", "col"), ("row", "col"),
+        ({"SMS": 9}, {"PINGPONG": 1, "SMS": 4}, {"OVERLAP": 1}, {"SPLITS": 2, "SMS": 18}),
     ),
 )  # fmt: skip
 def test_final_loads_only_what_lies_inside_of_operands(a_major: str, b_major: str, change: dict[str, int]) -> None:
@@ -263,6 +264,17 @@ def test_final_loads_only_what_lies_inside_of_operands(a_major: str, b_major: st
     result = ok(FINAL, m, n, k, config=config, dtype="bfloat16", out="bfloat16", a_major=a_major, b_major=b_major)
     across, down = ceil_div(n, 80), ceil_div(m, 128)
     assert result.report.counters["tma_load_sectors"] == (across * m + down * n) * k * 2 // 32
+    assert result.report.counters["tma_zero_bytes"] == 0
+
+
+@pytest.mark.parametrize(("a_major", "b_major"), LAYOUTS if ALL else LAYOUTS[:2])
+def test_zeros_outside_of_operands_are_counted(a_major: str, b_major: str) -> None:
+    m, n, k = 288, 208, 128
+    config = {**small(FINAL, "bfloat16"), "BM": 128, "BN": 80, "STAGES": 3, "CN": 2, "SMS": 8}
+    result = ok(FINAL, m, n, k, config=config, dtype="bfloat16", out="bfloat16", a_major=a_major, b_major=b_major)
+    down, across = 3, 4  # CTAs, of which the last along N has no columns
+    outside = (down * 128 - m) * across + (across * 80 - n) * down
+    assert result.report.counters["tma_zero_bytes"] == outside * k * 2
 
 
 UNALIGNED_A: tuple[tuple[tuple[int, int, int], dict[str, int], Mapping[str, object]], ...] = (

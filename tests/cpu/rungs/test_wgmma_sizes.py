@@ -11,11 +11,13 @@ from warptile.device import REFERENCE
 from warptile.dtypes import DTYPES
 from warptile.epilogue.fused_epilogue import Fused, Layout
 from warptile.epilogue.tracing import trace
+from warptile.launch.tensor_map import TensorMap
 from warptile.problem import Problem
 from warptile.rungs.wgmma import final, tiles
 from warptile.rungs.wgmma.candidates import made
 from warptile.rungs.wgmma.final import WGMMA_FINAL
 from warptile.rungs.wgmma.sizes import Alike
+from warptile.rungs.wgmma.tensor_maps import rest_map
 
 CHANGES = ({}, {"STAGES": 12}, {"BN": 256}, {"BM": 192}, {"CM": 2}, {"SWAP": 1}, {"SPLITS": 2}, {"OVERLAP": 1})
 """Of configurations: many are illegal then, for one reason or another."""
@@ -85,6 +87,21 @@ def test_the_last_panel_has_rows_of_16_bytes_or_of_whole_sectors():
     loaded = [tiles.SmemTile(extent, 64, 2, k_major=False).last_row_units for extent in extents]
     assert loaded == [8, 16, 32, 64, 8, 16, 32, 48, 64, 64, 8, 64]
     assert tiles.SmemTile(88, 64, 2, k_major=True).last_row_units == 64
+
+
+@pytest.mark.parametrize(
+    ("k_major", "extent", "ctas", "box"),
+    [
+        (True, 128, 1, (64, 128)), (True, 136, 1, (64, 8)), (True, 255, 1, (64, 127)), (True, 40, 1, (64, 40)),
+        (True, 200, 2, (64, 8)), (True, 192, 2, (64, 64)),  # 72 rows in parts of 64; one part and nothing
+        (False, 128, 1, (64, 64)), (False, 136, 1, (8, 64)), (False, 201, 1, (16, 64)), (False, 190, 1, (64, 64)),
+    ],
+)  # fmt: skip
+def test_the_box_at_the_end_of_an_operand_has_what_is_inside(k_major, extent, ctas, box):
+    part = tiles.SmemTile(128, 64, 2, k_major=k_major)
+    whole_box = (part.row_units, part.lines_loaded_at_once(ctas))
+    whole = TensorMap("A", "bf16", dims=(4096, 4096), strides_bytes=(8192,), box=whole_box, swizzle="128B")
+    assert rest_map(whole, part, extent).box == box
 
 
 @pytest.mark.parametrize("seed", range(examples(60)))

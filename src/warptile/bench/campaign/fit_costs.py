@@ -44,8 +44,8 @@ from warptile.rungs.wgmma.model import SCHEMA, FittedModel, file_of, written
 START = Costs(
     clock_mhz=1700.0, launch_us=(1.6,) * 6, start_clocks=900.0, refill_clocks=700.0, mma_clocks=(1.1,) * 6,
     least_mma_clocks=20.0, column_factor=(1.0,) * 33, two_level_clocks=60.0, fragment_clocks=60.0, step_clocks=60.0,
-    line_clocks=1.6, l2_lines_per_clock=60.0, straddling=1.0, m_major_a=1.05, n_major_b=1.05, swapped=1.0,
-    cluster_clocks=30.0, tile_clocks=700.0, out_bytes_per_clock=25.0, column_major_d=1.0, straddling_d=1.1,
+    line_clocks=1.6, l2_lines_per_clock=60.0, zero_lines_per_clock=9.0, line_share=0.9, m_major_a=1.05, n_major_b=1.05,
+    swapped=1.0, cluster_clocks=30.0, tile_clocks=700.0, out_bytes_per_clock=25.0, column_major_d=1.0, straddling_d=1.1,
     split_sector_d=1.3, wide_d=1.1, register_clocks=(60.0, 40.0, 30.0, 25.0),
     store_warp_clocks=(60.0, 40.0, 30.0, 25.0), hidden_clocks=200.0, turn=1.0, meeting_clocks=2500.0,
     cluster_meeting_clocks=1500.0, stream_clocks=3000.0, partial_bytes_per_clock=20.0,

@@ -22,6 +22,9 @@ from warptile.rungs.wgmma.tile_shapes import TUNABLES
 NARROW_PANELS_SINCE = "2026-11-30T13:30:00Z"
 """Date from which kernels load no more columns of an N-major B than a tile has."""
 
+PARTIAL_LOADS_SINCE = "2026-11-30T17:20:00Z"
+"""Date from which kernels load of a tile at the end of an operand what is inside, instead of whole boxes."""
+
 MOST_SPREAD = 0.5
 """Rounds of one configuration that are further apart are taken for a disturbed measurement and left out."""
 
@@ -48,7 +51,7 @@ def measured_in(records: Iterable[SurveyRecord]) -> Measured:
     (`warptile.rungs.wgmma.promotion`); of kernels that loaded more of B then, those that load the same now."""
     devices = ((record, KNOWN.get(record.environment.gpu, REFERENCE)) for record in records)
     return _measured(
-        (each, device, record.date < NARROW_PANELS_SINCE)
+        (each, device, record.date)
         for record, device in devices
         for each in record.surveyed
         if record.date < promotion.SINCE or not tiles.two_level(each.problem.problem())
@@ -57,25 +60,25 @@ def measured_in(records: Iterable[SurveyRecord]) -> Measured:
 
 def measured_of(surveyed: Iterable[Surveyed], device: DeviceLimits) -> Measured:
     """The launches of a survey of a device."""
-    return _measured((each, device, False) for each in surveyed)
+    return _measured((each, device, PARTIAL_LOADS_SINCE) for each in surveyed)
 
 
-def _measured(surveyed: Iterable[tuple[Surveyed, DeviceLimits, bool]]) -> Measured:
-    """Of surveys: each problem, the GPU, and whether kernels loaded whole panels."""
+def _measured(surveyed: Iterable[tuple[Surveyed, DeviceLimits, str]]) -> Measured:
+    """Of surveys: each problem, the GPU, and the date."""
     found: list[Launches] = []
     times: list[float] = []
     problems: list[int] = []
     library: list[float] = []
-    for of, device, whole_panels in surveyed:
+    for of, device, date in surveyed:
         problem, timed = of.problem.problem(), False
         for each in of.tried:
             config = dict(zip(TUNABLES, each.config, strict=True))
             view = tiles.view(problem, config)
             if max(each.rounds_us) >= (1 + MOST_SPREAD) * min(each.rounds_us):
                 continue
-            if whole_panels and tiles.smem_tiles(view.problem, config)[1].has_narrow_panel:
+            if date < NARROW_PANELS_SINCE and tiles.smem_tiles(view.problem, config)[1].has_narrow_panel:
                 continue
-            found.append(launches_of(view, config, device))
+            found.append(launches_of(view, config, device, filled=date < PARTIAL_LOADS_SINCE))
             times.append(statistics.median(each.rounds_us))
             problems.append(len(library))
             timed = True

@@ -282,13 +282,14 @@ class _Copy:
             source = (machine.global_space, np.where(inside > 0, places, 0))
             targets = list(self._targets(active, row, lane))
             sectors = piece_sectors(places, row_chunks(tensor))
-            machine.count.bulk_load(self._instruction, int(inside.sum()), sectors, len(targets))
+            size, counted = int(inside.sum()), box_bytes(tensor)
+            machine.count.bulk_load(self._instruction, size, sectors, len(targets), zeros=counted - size)
             for target, barrier in targets:
                 place = int(addresses[row]) if target is None else target(int(addresses[row]))
                 where = self._resolve(lane, "shared", slots(tensor, np.array([place]))[0])
                 machine.bulk.issue(BulkTransfer(
                     self._instruction, lane, source, where, fill=(tensor, inside), barrier=barrier,
-                    counted_bytes=box_bytes(tensor),
+                    counted_bytes=counted,
                 ))  # fmt: skip
 
     def _store(

@@ -83,8 +83,8 @@ struct WgmmaSmemTile {
             const int end = min(inside, EXTENT);
 #pragma unroll 1
             for (int first = 0; first < end; first += ROW, to += PANEL_BYTES)
-                load_panel<BATCHED, EVICT_FIRST>(to, end - first < ROW ? at_end : map, start + first, k_offset,
-                                                 barrier, batch);
+                load_panel<BATCHED, EVICT_FIRST>(to, end - first < ROW ? at_end : map, start + first, k_offset, barrier,
+                                                 batch);
         }
     }
 

@@ -16,7 +16,18 @@ from numpy.typing import NDArray
 
 from warptile.native.background import MadeLater
 from warptile.native.networks import CompiledNetworks
-from warptile.rungs.wgmma.cost import SMS, TYPES, Launches, Number, Predicted, log2_of_width, straddling
+from warptile.rungs.wgmma.cost import (
+    LINE_BYTES,
+    SECTOR_BYTES,
+    SMS,
+    TYPES,
+    Launches,
+    Number,
+    Predicted,
+    grid_of_d,
+    loads,
+    log2_of_width,
+)
 
 FloatArray = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -60,11 +71,14 @@ def features(launches: Launches, found: Predicted, xp: Any) -> dict[str, Number]
     full = xp.where(x.stream > 0, 1.0, ctas_alone)
     k_tiles = xp.clip(xp.ceil(x.k / x.bk), 1, None)
     k_bytes = x.k * x.element_bits / 8
-    d_line = xp.where(x.d_by_column == 1, x.m, x.n) * x.d_bits / 8
+    of_a, of_b = loads(x, xp)
+    k_tile_bytes = x.bk * x.element_bits / 8
+    ideal_a, ideal_b = x.bm * k_tile_bytes / LINE_BYTES, x.bn * k_tile_bytes / LINE_BYTES
+    grid_d = grid_of_d(x, xp)
     by_formula = found.total_us
     made = {
         "m": log2(x.m) - 9, "n": log2(x.n) - 9, "k": log2(x.k) - 10, "bm": log2(x.bm) - 7, "bn": log2(x.bn) - 6.5,
-        "columns": x.bn / 128 - 1, "k_tile_bytes": log2(x.bk * x.element_bits / 8) - 7, "stages": log2(x.stages) - 2.3,
+        "columns": x.bn / 128 - 1, "k_tile_bytes": log2(k_tile_bytes) - 7, "stages": log2(x.stages) - 2.3,
         "consumers": x.consumers - 1.5, "swap": x.swap, "overlap": x.overlap, "pingpong": x.pingpong,
         "stream": x.stream, "split": xp.where(split, 1.0, 0.0), "in_cluster": xp.where(x.cluster_k > 1, 1.0, 0.0),
         "cm": log2(x.cm), "cn": log2(x.cn), "splits": log2(x.splits),
@@ -73,10 +87,11 @@ def features(launches: Launches, found: Predicted, xp: Any) -> dict[str, Number]
         "full": full, "tiles": log2(x.tiles) - 6, "sms": x.sms / SMS, "k_tiles": log2(k_tiles) - 5,
         "iterations": log2(xp.ceil(k_tiles / x.splits)) - 4, "rows_used": x.m / (xp.ceil(x.m / x.bm) * x.bm),
         "columns_used": x.n / (xp.ceil(x.n / x.bn) * x.bn), "k_used": xp.clip(x.k / (k_tiles * x.bk), None, 1.0),
-        "straddling_a": straddling(x.pitch_a, xp), "straddling_b": straddling(x.pitch_b, xp),
+        "lines_a": of_a.lines / ideal_a - 1, "lines_b": of_b.lines / ideal_b - 1,
+        "sectors_a": of_a.sectors / (4 * ideal_a) - 1, "sectors_b": of_b.sectors / (4 * ideal_b) - 1,
         "whole_sectors": xp.where(k_bytes % 32 == 0, 1.0, 0.0),
-        "d_whole_lines": xp.where(d_line % 128 == 0, 1.0, 0.0),
-        "d_whole_sectors": xp.where(d_line % 32 == 0, 1.0, 0.0), "store_width": log2_of_width(x.store_width, xp),
+        "d_whole_lines": xp.where(grid_d < LINE_BYTES, 0.0, 1.0),
+        "d_whole_sectors": xp.where(grid_d < SECTOR_BYTES, 0.0, 1.0), "store_width": log2_of_width(x.store_width, xp),
         "dram": xp.log(found.dram_us / found.sm_us), "l2": xp.log(found.loaded_us / found.sm_us),
         "power": xp.log(found.power_us / found.sm_us), "memory": xp.log(found.memory_clocks / found.compute_clocks),
         "mma": xp.log(found.mma_clocks / found.shared_clocks),
@@ -86,6 +101,7 @@ def features(launches: Launches, found: Predicted, xp: Any) -> dict[str, Number]
         "repacking": xp.log(1 + x.repacking_us / by_formula), "held": x.held,
         "columns_16": xp.where(x.bn % 16 == 0, 1.0, 0.0), "columns_32": xp.where(x.bn % 32 == 0, 1.0, 0.0),
         "columns_64": xp.where(x.bn % 64 == 0, 1.0, 0.0), "even_waves": xp.where(full == 1, 1.0, 0.0),
+        "filled": xp.log(1 + 4 * found.filled_us / found.sm_us),
         "ctas": xp.where(split, x.tiles * x.splits * cluster, xp.minimum(x.tiles, most) * cluster) / SMS,
     }  # fmt: skip
     return made | {f"type {index}": xp.where(x.type == index, 1.0, 0.0) for index in range(len(TYPES))}

@@ -12,8 +12,10 @@ The prediction is a norm of these, slightly above the largest, plus the launch a
 out is learned from the same measurements (`warptile.rungs.wgmma.correction`). Constants are fitted to records of
 surveys, for each GPU model: `warptile.rungs.wgmma.model`.
 
-A row of 128 bytes that does not begin at a multiple of 128 bytes lies in two lines of L2, so operands whose rows have
-no multiple of 128 bytes cost nearly twice the loads: the largest single effect on problems of odd sizes.
+A row of 128 bytes that does not begin at a multiple of 128 bytes lies in two lines of L2, which costs nearly twice as
+much: the largest single effect on problems of odd sizes. Rows of a tile begin so where the pitch of the operand is no
+multiple of 128 bytes, and, of an N-major B, where the columns of a tile are none: `loads`. Zeros that TMA fills in
+outside of an operand cost all SMs together seven times as much as lines that it loads.
 
 Formulas take one launch, or many at once as arrays; and NumPy's arrays or, to fit the constants, torch's.
 """
@@ -37,7 +39,7 @@ SCHEDULES = ("basic", "overlap", "ping-pong", "split", "cluster split", "stream-
 TYPES = ("16 bits", "16 bits, f16 accumulators", "8-bit floats", "tf32", "int8", "8-bit floats, two levels")
 """Types whose MMAs differ, in the order of ``mma_clocks``."""
 
-LINE_BYTES = 128
+LINE_BYTES, SECTOR_BYTES = 128, 32
 SMS = REFERENCE.multiprocessors
 """SMs of the GPUs that were measured: features of other GPUs are relative to it."""
 
@@ -65,6 +67,8 @@ class Launches:
         with_c: whether C is read, 1 or 0.
         type: place in `TYPES`.
         repacking_us: of operands that are repacked before or beside the product.
+        filled: 1 if TMA fills with zeros what tiles have outside of operands in every schedule, as in kernels that were
+            once surveyed (`warptile.bench.campaign.surveyed_launches`); 0 if in clusters and with stream-K alone.
     """
 
     bm: Number
@@ -105,6 +109,7 @@ class Launches:
     with_c: Number
     type: Number
     repacking_us: Number
+    filled: Number = 0.0
 
 
 class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,7 +127,8 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         step_clocks: of a mainloop iteration, beside all else.
         line_clocks: of loading a line into shared memory.
         l2_lines_per_clock: of all SMs together.
-        straddling: what a line more costs for a row that lies in two, of one.
+        zero_lines_per_clock: that TMA fills outside of operands, of all SMs together.
+        line_share: of what a load of a whole line costs; the rest is that of its four sectors.
         m_major_a, n_major_b, swapped: factors of MMAs with such operands.
         cluster_clocks: of an iteration in a cluster.
         tile_clocks, out_bytes_per_clock: of an epilogue.
@@ -153,7 +159,8 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     step_clocks: float
     line_clocks: float
     l2_lines_per_clock: float
-    straddling: float
+    zero_lines_per_clock: float
+    line_share: float
     m_major_a: float
     n_major_b: float
     swapped: float
@@ -206,6 +213,7 @@ class Predicted:
         waves: tiles of the busiest CTA.
         ctas: of the launch.
         loaded_us: of all loads from L2.
+        filled_us: of all zeros.
     """
 
     sm_us: Number
@@ -225,6 +233,7 @@ class Predicted:
     waves: Number
     ctas: Number
     loaded_us: Number
+    filled_us: Number
 
 
 def predict(launches: Launches, costs: Any, xp: Any) -> Predicted:
@@ -238,7 +247,6 @@ def predict(launches: Launches, costs: Any, xp: Any) -> Predicted:
     x, c = launches, costs
     split, stream, overlap, pingpong = x.splits > 1, x.stream > 0, x.overlap > 0, x.pingpong > 0
     in_cluster = x.cluster_k > 1
-    of_16_bits = x.element_bits == 16
     k_tile_bytes = x.bk * x.element_bits / 8
     cluster = x.cm * x.cn
     k_tiles = xp.clip(xp.ceil(x.k / x.bk), 1, None)
@@ -260,14 +268,18 @@ def predict(launches: Launches, costs: Any, xp: Any) -> Predicted:
     shared = moved / 128
     compute = _above(mma, shared, c.iteration_norm, xp) + c.step_clocks
     compute = compute * xp.where(stream, c.stream_factor, xp.where(split, c.split_factor, 1.0))
-    rows_a, rows_b = x.bm, xp.where((x.b_by_k == 0) & of_16_bits, loaded_columns(x.bn, xp), x.bn)
-    twice_a = 1 + c.straddling * straddling(x.pitch_a, xp) * (1 - x.unaligned_a)
-    twice_b = 1 + c.straddling * straddling(x.pitch_b, xp)
-    lines_a, lines_b = (
-        rows * k_tile_bytes / LINE_BYTES * twice for rows, twice in ((rows_a, twice_a), (rows_b, twice_b))
-    )
+    of_a, of_b = loads(x, xp)
+    lines_a, lines_b = (c.line_share * of.lines + (1 - c.line_share) * of.sectors / 4 for of in (of_a, of_b))
+    more_a, more_b = lines_a * LINE_BYTES / (x.bm * k_tile_bytes), lines_b * LINE_BYTES / (x.bn * k_tile_bytes)
     fill = (lines_a + lines_b) * c.line_clocks
-    of_all = (lines_a / x.cn + lines_b / x.cm) * xp.minimum(ctas, SMS + 0 * ctas) / c.l2_lines_per_clock
+    down = xp.ceil(x.m / (x.bm * x.cm))
+    inside_a = x.m / (down * x.bm * x.cm)
+    inside_b = xp.minimum(x.n * down * x.batch / (x.tiles * x.bn * x.cn), 1.0 + 0 * x.n)
+    loaded_lines = inside_a * lines_a / x.cn + inside_b * lines_b / x.cm
+    zero_lines = ((1 - inside_a) * x.bm / x.cn + (1 - inside_b) * x.bn / x.cm) * k_tile_bytes / LINE_BYTES
+    zero_lines = zero_lines * xp.where((cluster > 1) | stream, 1.0, x.filled)
+    of_all = loaded_lines / c.l2_lines_per_clock + zero_lines / c.zero_lines_per_clock
+    of_all = of_all * xp.minimum(ctas, SMS + 0 * ctas)
     refill = (c.refill_clocks + fill) / (x.stages - 1)
     memory = _above(_above(fill, of_all, c.iteration_norm, xp), refill, c.iteration_norm, xp)
     memory = memory + xp.where(cluster > 1, c.cluster_clocks, 0.0)
@@ -278,8 +290,9 @@ def predict(launches: Launches, costs: Any, xp: Any) -> Predicted:
     by_register = xp.where(overlap, c.store_warp_clocks[width], c.register_clocks[width]) * elements / 128
     storing = xp.where(x.by_tma == 1, elements * x.d_bits / 8 / c.out_bytes_per_clock, by_register)
     storing = storing * xp.where(x.d_by_column == 1, c.column_major_d, 1.0)
-    storing = storing * xp.where(x.pitch_d % LINE_BYTES != 0, c.straddling_d, 1.0)
-    storing = storing * xp.where(x.pitch_d % 32 != 0, c.split_sector_d, 1.0)
+    grid_d = grid_of_d(x, xp)
+    storing = storing * xp.where(grid_d < LINE_BYTES, c.straddling_d, 1.0)
+    storing = storing * xp.where(grid_d < SECTOR_BYTES, c.split_sector_d, 1.0)
     epilogue = c.tile_clocks + storing * xp.where(x.d_bits == 32, c.wide_d, 1.0)
 
     # the busiest SM: its consumers, and its producer, which goes on during epilogues
@@ -305,11 +318,12 @@ def predict(launches: Launches, costs: Any, xp: Any) -> Predicted:
 
     # the whole GPU
     k_bytes = x.k * x.element_bits / 8
-    once = (x.m * x.of_a * twice_a**0.25 + x.n * x.of_b * twice_b**0.25) * k_bytes
-    loaded = x.tiles * k_tiles * k_tile_bytes * cluster * (rows_a * twice_a / x.cn + rows_b * twice_b / x.cm)
+    once = (x.m * x.of_a * more_a**0.25 + x.n * x.of_b * more_b**0.25) * k_bytes
+    loaded = x.tiles * k_tiles * cluster * loaded_lines * LINE_BYTES
+    filled = x.tiles * k_tiles * cluster * zero_lines
     d_bytes = x.m * x.n * x.batch * x.d_bits / 8 * (1 + x.with_c)
     missed = xp.where(stream, c.stream_missed, c.missed) * xp.clip(loaded - once, 0, None)
-    dram = once + missed + d_bytes * xp.where(x.pitch_d % 32 != 0, 1.5, 1.0)
+    dram = once + missed + d_bytes * xp.where(x.pitch_d % SECTOR_BYTES != 0, 1.5, 1.0)
     flops = x.tiles * cluster * elements * k_tiles * x.bk * 2.0
     picojoules = (
         flops * c.flop_pj[x.type] * x.element_bits / 16
@@ -323,8 +337,56 @@ def predict(launches: Launches, costs: Any, xp: Any) -> Predicted:
         sm_us, dram_us, power_us, launch_us, repacking_us,
         together([sm_us, dram_us, power_us], c.norm, xp) + launch_us + repacking_us,
         mma, shared, fill, refill, compute, memory, epilogue, split_tiles, tiles_each, ctas,
-        loaded / LINE_BYTES / c.l2_lines_per_clock / c.clock_mhz,
+        loaded / LINE_BYTES / c.l2_lines_per_clock / c.clock_mhz, filled / c.zero_lines_per_clock / c.clock_mhz,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Loads:
+    """What a mainloop iteration loads of an operand from L2, in the mean over tiles: lines, and sectors of them."""
+
+    lines: Number
+    sectors: Number
+
+
+def loads(launches: Launches, xp: Any) -> tuple[Loads, Loads]:
+    """Of A and of B. An A that a kernel loads through registers counts as if no row lay in two lines."""
+    x = launches
+    k_tile_bytes = x.bk * x.element_bits / 8
+    grid_a = xp.where(x.unaligned_a > 0, LINE_BYTES + 0 * x.pitch_a, grid(x.pitch_a, xp))
+    of_a = _rows(x.bm * k_tile_bytes / LINE_BYTES, LINE_BYTES + 0 * x.bm, grid_a, xp)
+    by_n = (x.b_by_k == 0) & (x.element_bits == 16)
+    tile_grid = xp.where(by_n & (x.n > x.bn), grid(2 * x.bn, xp), LINE_BYTES)
+    grid_b = xp.minimum(grid(x.pitch_b, xp), tile_grid + 0 * x.pitch_b)
+    whole = xp.where(by_n, x.bk * xp.floor(x.bn / 64), x.bn * k_tile_bytes / LINE_BYTES)
+    last = xp.where(by_n, 2 * loaded_columns(x.bn, xp) - LINE_BYTES * xp.floor(x.bn / 64), 0.0)
+    panels, panel = _rows(whole, LINE_BYTES + 0 * whole, grid_b, xp), _rows(x.bk, xp.clip(last, 1, None), grid_b, xp)
+    lines = panels.lines + xp.where(last > 0, panel.lines, 0.0)
+    return of_a, Loads(lines, panels.sectors + xp.where(last > 0, panel.sectors, 0.0))
+
+
+def _rows(rows: Number, row_bytes: Number, row_grid: Number, xp: Any) -> Loads:
+    """Of rows of at most 128 bytes that begin at any multiple of ``row_grid`` bytes of a line, each as often."""
+    places = LINE_BYTES / row_grid
+    crossing = places - 1 - xp.floor((LINE_BYTES - row_bytes) / row_grid)
+    within = xp.ceil(row_bytes / SECTOR_BYTES)
+    between = (within + xp.ceil((row_bytes + 16) / SECTOR_BYTES)) / 2
+    return Loads(rows * (1 + crossing / places), rows * xp.where(row_grid < SECTOR_BYTES, between, within))
+
+
+def grid(offset_bytes: Number, xp: Any) -> Number:
+    """The multiple of 16 bytes, 128 at most, at which rows begin that are so far apart."""
+    return xp.where(
+        offset_bytes % 128 == 0, 128, xp.where(offset_bytes % 64 == 0, 64, xp.where(offset_bytes % 32 == 0, 32, 16))
+    )
+
+
+def grid_of_d(launches: Launches, xp: Any) -> Number:
+    """`grid` of what tiles store of D."""
+    x = launches
+    by_column = x.d_by_column == 1
+    along, tile = xp.where(by_column, x.m, x.n), xp.where(by_column, x.bm, x.bn)
+    return xp.minimum(grid(x.pitch_d, xp), xp.where(along > tile, grid(tile * x.d_bits / 8, xp), LINE_BYTES))
 
 
 def loaded_columns(bn: Number, xp: Any) -> Number:
@@ -344,12 +406,6 @@ def schedule_of(launches: Launches, xp: Any) -> Number:
     split = xp.where(x.cluster_k > 1, 4, 3)
     whole = xp.where(x.stream > 0, 5, xp.where(x.overlap > 0, 1, xp.where(x.pingpong > 0, 2, 0)))
     return xp.where(x.splits > 1, split, whole)
-
-
-def straddling(pitch_bytes: Number, xp: Any) -> Number:
-    """The share of rows of 128 bytes, loaded at multiples of 128 bytes of a row, that lie in two lines."""
-    beyond = pitch_bytes % LINE_BYTES
-    return xp.where(beyond == 0, 0.0, xp.where(beyond == 64, 0.5, xp.where(beyond % 32 == 0, 0.75, 0.875)))
 
 
 def log2_of_width(width: Number, xp: Any) -> Number:

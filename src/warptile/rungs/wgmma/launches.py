@@ -11,8 +11,9 @@ from warptile.rungs.wgmma import epilogue, residue_classes, tiles
 from warptile.rungs.wgmma.cost import Launches
 
 
-def launches_of(view: View, config: Config, device: DeviceLimits) -> Launches:
-    """One launch, for a view of the problem."""
+def launches_of(view: View, config: Config, device: DeviceLimits, *, filled: bool = False) -> Launches:
+    """One launch, for a view of the problem. ``filled``: by a kernel that loads whole boxes at the ends of
+    operands."""
     seen = view.problem
     count, held, _ = epilogue.subtiles(seen, config, device) if config["OVERLAP"] else (1, 0, 0)
     of_a, of_b = seen.operand_matrices
@@ -34,6 +35,7 @@ def launches_of(view: View, config: Config, device: DeviceLimits) -> Launches:
         residues=int(residues), store_width=tiles.store_width(seen), element_bits=seen.a.dtype.bits,
         d_bits=seen.d.dtype.bits, with_c=int(seen.reads_matrix_c), type=type_index(seen),
         repacking_us=1e3 * (repacking_ms(view.repacks) + fused_repacking_ms(view.fused_repacks)),
+        filled=int(filled),
     )  # fmt: skip
 
 

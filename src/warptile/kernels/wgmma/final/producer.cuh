@@ -50,8 +50,8 @@ __device__ __forceinline__ void load_stage(unsigned stage, unsigned full, const 
     }
     const unsigned to = stage + A::BYTES;
     if constexpr (PART_OF_B) {
-        B::template load_inside<CONFIG::BATCHED, CONFIG::EVICT_FIRST_B>(
-            to, map_b, last_map_b, params.map_b[B::MAPS], work.column, k_offset, full, batch_b, columns);
+        B::template load_inside<CONFIG::BATCHED, CONFIG::EVICT_FIRST_B>(to, map_b, last_map_b, params.map_b[B::MAPS],
+                                                                        work.column, k_offset, full, batch_b, columns);
     } else if constexpr (CLUSTER_M > 1) {
         B::template load_multicast<CLUSTER_M, CONFIG::BATCHED>(
             to, map_b, last_map_b, work.column, k_offset, full, rank % CLUSTER_M,
@@ -87,8 +87,8 @@ __device__ __forceinline__ void producer(const typename KERNEL::PIPELINE& pipeli
         const bool repacked_now = KERNEL::CONFIG::FUSED_REPACK && repack.has_slices(wave);
         int bytes = loaded_bytes<KERNEL, false>(params.gemm.m - work.row, params.gemm.n - work.column);
         if constexpr (KERNEL::WHOLE_APART) asm volatile("" : "+r"(bytes));  // computed here, not in every iteration
-        const bool whole = KERNEL::WHOLE_APART && work.row + TILE::BM <= params.gemm.m &&
-                           work.column + TILE::BN <= params.gemm.n;
+        const bool whole =
+            KERNEL::WHOLE_APART && work.row + TILE::BM <= params.gemm.m && work.column + TILE::BN <= params.gemm.n;
         for (int k_tile = work.first_k_tile; k_tile < work.first_k_tile + work.k_tiles; ++k_tile) {
             if (repacked_now && k_tile % repack.K_TILES == 0)
                 repack.wait_for(wave * repack.slices() + k_tile / repack.K_TILES);
@@ -96,7 +96,8 @@ __device__ __forceinline__ void producer(const typename KERNEL::PIPELINE& pipeli
             const unsigned stage = pipeline.stage_address(state.stage), full = pipeline.full_barrier(state.stage);
             const int k_offset = k_tile * TILE::BK + outside;
             if (whole) {
-                load_stage<KERNEL, true>(stage, full, work, k_offset, loaded_bytes<KERNEL, true>(0, 0), position, params);
+                load_stage<KERNEL, true>(stage, full, work, k_offset, loaded_bytes<KERNEL, true>(0, 0), position,
+                                         params);
             } else {
                 load_stage<KERNEL, false>(stage, full, work, k_offset, bytes, position, params);
             }

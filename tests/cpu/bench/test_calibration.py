@@ -1,7 +1,5 @@
 """A cost model is adapted to another GPU by a short survey of it."""
 
-from itertools import chain, islice
-
 import msgspec
 import numpy as np
 import pytest
@@ -10,7 +8,7 @@ from covering import ALL
 from explained import unwrapped
 from warptile.bench.campaign import calibration, problem_survey
 from warptile.bench.campaign.calibration import DIFFERING, calibrated
-from warptile.bench.campaign.surveyed_launches import Measured, error_text, measured_of, quality, some
+from warptile.bench.campaign.surveyed_launches import Measured, error_text, measured_in, quality, some
 from warptile.bench.protocol.records import SurveyRecord, committed
 from warptile.cli.main import run
 from warptile.device import KNOWN, REFERENCE
@@ -33,8 +31,8 @@ OTHER = {"dram_bytes_per_us": 0.7, "clock_mhz": 1.1, "launch_us": 1.2, "l2_lines
 def measured() -> Measured:
     """Every `STEP`-th problem of the committed surveys of the reference."""
     surveys = (each for each in committed() if isinstance(each, SurveyRecord) and not each.of_plans)
-    every = chain.from_iterable(each.surveyed for each in surveys if each.environment.gpu == REFERENCE.name)
-    return measured_of(islice(every, 0, None, STEP), REFERENCE)
+    here = (each for each in surveys if each.environment.gpu == REFERENCE.name)
+    return measured_in(msgspec.structs.replace(each, surveyed=each.surveyed[::STEP]) for each in here)
 
 
 def factors(**changes):

@@ -19,8 +19,8 @@ from warptile.rungs.wgmma.tiles import ROW_BYTES
 
 _SKINNY = ((64, 4096, 8192), (64, 32768, 4096), (16, 4096, 8192), (8, 2048, 16384), (48, 512, 16384))
 TYPICAL = (
-    (8192, 8192, 8192), (256, 256, 16384), (128, 256, 16384), (512, 512, 8192), (128, 1024, 16384), *_SKINNY,
-    *((n, m, k) for m, n, k in _SKINNY),
+    (8192, 8192, 8192), (256, 256, 16384), (128, 256, 16384), (128, 128, 4096), (512, 512, 8192), (128, 1024, 16384),
+    *_SKINNY, *((n, m, k) for m, n, k in _SKINNY),
 )  # fmt: skip
 """M, N and K of problems that together have every kernel: large ones, skinny ones, and few tiles with a long K."""
 

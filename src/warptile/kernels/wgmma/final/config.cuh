@@ -161,7 +161,7 @@ struct WgmmaFinal {
 
     // Of tiles at the ends of A and B only what is inside is loaded. Else TMA fills them up with zeros: in clusters,
     // which go on at the pace of the slowest producer; with stream-K, whose partial accumulators must have values (with
-    // split-K consumers clear the stages instead); and columns of residue classes, whose tiles begin anywhere.
+    // split-K consumers clear the stages instead); and columns of residue classes, whose tiles need not begin inside.
     static constexpr bool PART_OF_A = CLUSTER == 1 && !CONFIG::STREAM_K && !CONFIG::UNALIGNED_A;
     static constexpr bool PART_OF_B = CLUSTER == 1 && !CONFIG::STREAM_K && CONFIG::RESIDUE_CLASSES == 1;
     // Whole tiles of several panels of M or N have code of their own, without a loop over what is inside.

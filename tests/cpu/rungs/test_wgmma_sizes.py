@@ -90,16 +90,15 @@ def test_the_last_panel_has_rows_of_16_bytes_or_of_whole_sectors():
 
 
 @pytest.mark.parametrize(
-    ("k_major", "extent", "ctas", "box"),
+    ("k_major", "extent", "box"),
     [
-        (True, 128, 1, (64, 128)), (True, 136, 1, (64, 8)), (True, 255, 1, (64, 127)), (True, 40, 1, (64, 40)),
-        (True, 200, 2, (64, 8)), (True, 192, 2, (64, 64)),  # 72 rows in parts of 64; one part and nothing
-        (False, 128, 1, (64, 64)), (False, 136, 1, (8, 64)), (False, 201, 1, (16, 64)), (False, 190, 1, (64, 64)),
+        (True, 128, (64, 128)), (True, 136, (64, 8)), (True, 255, (64, 127)), (True, 40, (64, 40)),
+        (False, 128, (64, 64)), (False, 136, (8, 64)), (False, 201, (16, 64)), (False, 190, (64, 64)),
     ],
 )  # fmt: skip
-def test_the_box_at_the_end_of_an_operand_has_what_is_inside(k_major, extent, ctas, box):
+def test_the_box_at_the_end_of_an_operand_has_what_is_inside(k_major, extent, box):
     part = tiles.SmemTile(128, 64, 2, k_major=k_major)
-    whole_box = (part.row_units, part.lines_loaded_at_once(ctas))
+    whole_box = (part.row_units, part.lines)
     whole = TensorMap("A", "bf16", dims=(4096, 4096), strides_bytes=(8192,), box=whole_box, swizzle="128B")
     assert rest_map(whole, part, extent).box == box
 

@@ -48,7 +48,8 @@ class Measured:
 
 def measured_in(records: Iterable[SurveyRecord]) -> Measured:
     """The launches of some records. Two-level accumulation counts as it was before it had two sets of registers
-    (`warptile.rungs.wgmma.promotion`); of kernels that loaded more of B then, those that load the same now."""
+    (`warptile.rungs.wgmma.promotion`); of kernels that loaded more of B then, those that load the same now. Until
+    `PARTIAL_LOADS_SINCE` all of them filled what tiles have outside of operands with zeros."""
     devices = ((record, KNOWN.get(record.environment.gpu, REFERENCE)) for record in records)
     return _measured(
         (each, device, record.date)
@@ -59,7 +60,7 @@ def measured_in(records: Iterable[SurveyRecord]) -> Measured:
 
 
 def measured_of(surveyed: Iterable[Surveyed], device: DeviceLimits) -> Measured:
-    """The launches of a survey of a device."""
+    """The launches of a survey of a device by the kernels as they are now."""
     return _measured((each, device, PARTIAL_LOADS_SINCE) for each in surveyed)
 
 

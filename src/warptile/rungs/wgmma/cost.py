@@ -15,7 +15,7 @@ surveys, for each GPU model: `warptile.rungs.wgmma.model`.
 A row of 128 bytes that does not begin at a multiple of 128 bytes lies in two lines of L2, which costs nearly twice as
 much: the largest single effect on problems of odd sizes. Rows of a tile begin so where the pitch of the operand is no
 multiple of 128 bytes, and, of an N-major B, where the columns of a tile are none: `loads`. Zeros that TMA fills in
-outside of an operand cost all SMs together seven times as much as lines that it loads.
+outside of an operand take all SMs together several times as long as lines that it loads.
 
 Formulas take one launch, or many at once as arrays; and NumPy's arrays or, to fit the constants, torch's.
 """

@@ -12,8 +12,7 @@ from warptile.rungs.wgmma.cost import Launches
 
 
 def launches_of(view: View, config: Config, device: DeviceLimits, *, filled: bool = False) -> Launches:
-    """One launch, for a view of the problem. ``filled``: by a kernel that loads whole boxes at the ends of
-    operands."""
+    """One launch, for a view of the problem. ``filled``: as of `Launches`."""
     seen = view.problem
     count, held, _ = epilogue.subtiles(seen, config, device) if config["OVERLAP"] else (1, 0, 0)
     of_a, of_b = seen.operand_matrices

@@ -21,6 +21,7 @@ from warptile.problem import Problem
 from warptile.rungs import RUNGS
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
+from warptile.rungs.tensor_tiles import round_up
 from warptile.rungs.wgmma import tiles
 from warptile.rungs.wgmma.final import CLUSTERS, WGMMA_FINAL
 from warptile.rungs.wgmma.rungs import WGMMA_RUNGS
@@ -254,7 +255,10 @@ def test_final_in_other_configurations(change: Config, options: Mapping[str, obj
     ("a_major", "b_major", "change"),
     covering(
         ("row", "col"), ("row", "col"),
-        ({"SMS": 9}, {"PINGPONG": 1, "SMS": 4}, {"OVERLAP": 1}, {"SPLITS": 2, "SMS": 18}),
+        (
+            {"SMS": 9}, {"PINGPONG": 1, "SMS": 4}, {"OVERLAP": 1}, {"SPLITS": 2, "SMS": 18}, {"STREAM": 1, "SMS": 5},
+            {"CN": 2, "SMS": 8}, {"CM": 2, "CN": 2, "SMS": 8}, {"CM": 4, "SPLITS": 2, "SMS": 32},
+        ),
     ),
 )  # fmt: skip
 def test_final_loads_only_what_lies_inside_of_operands(a_major: str, b_major: str, change: dict[str, int]) -> None:
@@ -262,7 +266,8 @@ def test_final_loads_only_what_lies_inside_of_operands(a_major: str, b_major: st
     m, n, k = 288, 208, 128
     config = {**small(FINAL, "bfloat16"), "BM": 128, "BN": 80, "STAGES": 3, **change}
     result = ok(FINAL, m, n, k, config=config, dtype="bfloat16", out="bfloat16", a_major=a_major, b_major=b_major)
-    across, down = ceil_div(n, 80), ceil_div(m, 128)
+    # CTAs, each of which receives what it needs; those of a cluster that lie outside of D do too.
+    across, down = round_up(ceil_div(n, 80), change.get("CN", 1)), round_up(ceil_div(m, 128), change.get("CM", 1))
     assert result.report.counters["tma_load_sectors"] == (across * m + down * n) * k * 2 // 32
     assert result.report.counters["tma_zero_bytes"] == 0
 
@@ -270,7 +275,7 @@ def test_final_loads_only_what_lies_inside_of_operands(a_major: str, b_major: st
 @pytest.mark.parametrize(("a_major", "b_major"), LAYOUTS if ALL else LAYOUTS[:2])
 def test_zeros_outside_of_operands_are_counted(a_major: str, b_major: str) -> None:
     m, n, k = 288, 208, 128
-    config = {**small(FINAL, "bfloat16"), "BM": 128, "BN": 80, "STAGES": 3, "CN": 2, "SMS": 8}
+    config = {**small(FINAL, "bfloat16"), "BM": 128, "BN": 80, "STAGES": 3, "CN": 2, "OVERLAP": 1, "SMS": 8}
     result = ok(FINAL, m, n, k, config=config, dtype="bfloat16", out="bfloat16", a_major=a_major, b_major=b_major)
     down, across = 3, 4  # CTAs, of which the last along N has no columns
     outside = (down * 128 - m) * across + (across * 80 - n) * down

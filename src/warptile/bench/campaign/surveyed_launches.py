@@ -22,7 +22,7 @@ from warptile.rungs.wgmma.tile_shapes import TUNABLES
 NARROW_PANELS_SINCE = "2026-11-30T13:30:00Z"
 """Date from which kernels load no more columns of an N-major B than a tile has."""
 
-PARTIAL_LOADS_SINCE = "2026-11-30T17:20:00Z"
+PARTIAL_LOADS_SINCE = "2026-11-30T20:00:00Z"
 """Date from which kernels load of a tile at the end of an operand what is inside, instead of whole boxes."""
 
 MOST_SPREAD = 0.5

@@ -9,6 +9,20 @@ inline constexpr int WARPGROUP = 128;
 // code and fits into uniform registers. All lanes execute it.
 __device__ __forceinline__ int warp_uniform(int value) { return __shfl_sync(0xffffffff, value, 0); }
 
+// True in one lane of the warp, which all lanes execute. The compiler knows then that one thread is active, and issues
+// TMA with operands in uniform registers once; under a condition such as lane == 0 it writes a loop around each one, in
+// case lanes differ. PTX ISA, "elect.sync".
+__device__ __forceinline__ bool elect_one() {
+    unsigned elected;
+    asm volatile("{\n\t.reg .pred p;\n\telect.sync _|p, 0xffffffff;\n\tselp.u32 %0, 1, 0, p;\n\t}" : "=r"(elected));
+    return elected != 0;
+}
+
+// True in one thread of the CTA's `warp`. All lanes of a warp execute it together.
+__device__ __forceinline__ bool elect_one_of_warp(int warp) {
+    return warp_uniform(threadIdx.x / 32) == warp && elect_one();
+}
+
 // Index of this thread's warpgroup in the CTA.
 __device__ __forceinline__ int warpgroup_index() { return warp_uniform(threadIdx.x / WARPGROUP); }
 

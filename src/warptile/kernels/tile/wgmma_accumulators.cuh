@@ -27,6 +27,26 @@ struct AccumulatorTile {
             for (int i = FIRST * sizeof(ACC_ELEMENT) / 8; i < REGISTERS; ++i) c[m64][i] = 0;
     }
 
+    // Zeros what lies outside of the first `rows` rows and `columns` columns.
+    __device__ __forceinline__ void zero_outside(int rows, int columns) {
+        constexpr int OF_PAIR = sizeof(ACC_ELEMENT) / 2;  // registers of a pair of neighbouring columns
+        const int thread = threadIdx.x % WARPGROUP;
+        if (rows >= 64 * M64_BLOCKS && columns >= 8 * N8_BLOCKS) return;
+#pragma unroll
+        for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
+#pragma unroll
+            for (int i = 0; i < REGISTERS; ++i) {
+                const int pair = i / OF_PAIR, n8 = pair / 2, half = pair % 2;
+                const int row = 64 * m64 + row_of(16 * (thread / 32) + 8 * half + thread % 32 / 4);
+                const int column = 8 * n8 + thread % 4 * 2 + i % OF_PAIR;
+                if (row >= rows || column >= columns) {
+                    c[m64][i] = 0;
+                } else if (OF_PAIR == 1 && column + 1 >= columns) {
+                    c[m64][i] = static_cast<unsigned>(c[m64][i]) & 0xffff;
+                }
+            }
+    }
+
     // Adds one register to another: one number, or two of float16.
     static __device__ __forceinline__ void add(typename INSTRUCTION::REGISTER& accumulator,
                                                typename INSTRUCTION::REGISTER other) {

@@ -13,10 +13,10 @@ namespace warptile {
 // 128 bytes apart all the same: a kernel that has a tensor map for it loads the tile's LOADED_BYTES alone, others load
 // what lies beside the tile too.
 //
-// A tile at the end of the matrix has fewer rows (columns) `inside`. TMA fills what is outside with zeros, which costs
-// all SMs together several times as much as loading as many bytes. With a tensor map of the box that lies across the
-// end, `load_inside` leaves that out: the rest of the stage keeps its bytes, and they meet in rows and columns of
-// accumulators that lie outside D.
+// A tile at the end of the matrix has fewer rows (columns) `inside`, in a cluster perhaps none. TMA fills what is
+// outside with zeros, which costs all SMs together several times as much as loading as many bytes. With a tensor map of
+// the box that lies across the end, `load_inside` leaves that out: the rest of the stage keeps its bytes, and they meet
+// in rows and columns of accumulators that lie outside D.
 template <typename ELEMENT, int EXTENT, int K_EXTENT, bool K_MAJOR_>
 struct WgmmaSmemTile {
     static constexpr bool K_MAJOR = K_MAJOR_;
@@ -41,12 +41,19 @@ struct WgmmaSmemTile {
         const int x = K_MAJOR ? k_offset : start, y = K_MAJOR ? start : k_offset;
 #pragma unroll
         for (int panel = 0; panel < PANELS; ++panel)
-            load_panel<BATCHED, EVICT_FIRST>(to + panel * PANEL_BYTES, panel == PANELS - 1 ? last : map,
-                                             x + panel * ROW, y, barrier, batch);
+            load_box<BATCHED, EVICT_FIRST>(to + panel * PANEL_BYTES, panel == PANELS - 1 ? last : map, x + panel * ROW,
+                                           y, barrier, batch);
     }
+    template <bool BATCHED = false, bool EVICT_FIRST = false>
+    static __device__ __forceinline__ void load(unsigned to, const TensorMap& map, int start, int k_offset,
+                                                unsigned barrier, int batch = 0) {
+        load<BATCHED, EVICT_FIRST>(to, map, map, start, k_offset, barrier, batch);
+    }
+
+    // Starts the load of the box at (x, y), or of the same for all CTAs of `cta_mask`.
     template <bool BATCHED, bool EVICT_FIRST>
-    static __device__ __forceinline__ void load_panel(unsigned to, const TensorMap& map, int x, int y, unsigned barrier,
-                                                      int batch) {
+    static __device__ __forceinline__ void load_box(unsigned to, const TensorMap& map, int x, int y, unsigned barrier,
+                                                    int batch) {
         if constexpr (BATCHED) {
             cp_async_bulk_tensor_load_3d(to, map, x, y, batch, barrier);
         } else if constexpr (EVICT_FIRST) {
@@ -55,36 +62,59 @@ struct WgmmaSmemTile {
             cp_async_bulk_tensor_load_2d(to, map, x, y, barrier);
         }
     }
-    template <bool BATCHED = false, bool EVICT_FIRST = false>
-    static __device__ __forceinline__ void load(unsigned to, const TensorMap& map, int start, int k_offset,
-                                                unsigned barrier, int batch = 0) {
-        load<BATCHED, EVICT_FIRST>(to, map, map, start, k_offset, barrier, batch);
+    template <bool BATCHED>
+    static __device__ __forceinline__ void load_box_multicast(unsigned to, const TensorMap& map, int x, int y,
+                                                              unsigned barrier, unsigned short cta_mask, int batch) {
+        if constexpr (BATCHED) {
+            cp_async_bulk_tensor_load_3d_multicast(to, map, x, y, batch, barrier, cta_mask);
+        } else {
+            cp_async_bulk_tensor_load_2d_multicast(to, map, x, y, barrier, cta_mask);
+        }
     }
 
-    // Bytes that `load_inside` loads.
+    // Lines that each of SHARES CTAs loads which need the same tile: equal parts, where these are whole swizzle atoms
+    // of eight lines; else all lines, and the CTAs take turns at K tiles.
+    template <int SHARES>
+    static constexpr int LINES_AT_ONCE = LINES % (8 * SHARES) == 0 ? LINES / SHARES : LINES;
+    template <int SHARES>
+    static __device__ __forceinline__ bool is_turn_of(int share, int k_offset) {
+        return LINES_AT_ONCE<SHARES> < LINES || k_offset / K_EXTENT % SHARES == share;
+    }
+
+    // Bytes that `load_inside` loads, all CTAs of a cluster together.
     static __device__ __forceinline__ int loaded_bytes(int inside) {
         if (inside >= EXTENT) return LOADED_BYTES;
+        inside = max(inside, 0);
         if (K_MAJOR) return inside * 128 * PANELS;
         const int beyond = inside % ROW * static_cast<int>(sizeof(ELEMENT));
         return (inside / ROW * 128 + (beyond + 15) / 16 * 16) * LINES;
     }
 
-    // As `load`, of a tile of which so many rows (columns) are inside, at least one. `rest` is the map of the box that
-    // lies across the end of the matrix.
-    template <bool BATCHED = false, bool EVICT_FIRST = false>
-    static __device__ __forceinline__ void load_inside(unsigned to, const TensorMap& map, const TensorMap& last,
-                                                       const TensorMap& rest, int start, int k_offset, unsigned barrier,
-                                                       int batch, int inside) {
-        const TensorMap& at_end = inside < EXTENT ? rest : last;
-        if constexpr (K_MAJOR || PANELS == 1) {
-            load<BATCHED, EVICT_FIRST>(to, at_end, at_end, start, k_offset, barrier, batch);
-        } else {
-            // A loop: the compiler would otherwise issue all loads, under predicates.
-            const int end = min(inside, EXTENT);
-#pragma unroll 1
-            for (int first = 0; first < end; first += ROW, to += PANEL_BYTES)
-                load_panel<BATCHED, EVICT_FIRST>(to, end - first < ROW ? at_end : map, start + first, k_offset, barrier,
-                                                 batch);
+    // As `load`, or as `load_multicast` with SHARES > 1, of a tile of which so many rows (columns) are inside. The
+    // first MAPS of `maps` are those of a tile that is inside as a whole; the next is that of the box that lies across
+    // the end of the matrix.
+    template <int SHARES, bool BATCHED = false, bool EVICT_FIRST = false>
+    static __device__ __forceinline__ void load_inside(unsigned to, const TensorMap* maps, int start, int k_offset,
+                                                       unsigned barrier, int share, unsigned short cta_mask, int batch,
+                                                       int inside) {
+        constexpr int AT_ONCE = LINES_AT_ONCE<SHARES>;
+        if (!is_turn_of<SHARES>(share, k_offset)) return;
+        const int line = AT_ONCE < LINES ? share * AT_ONCE : 0;
+#pragma unroll
+        for (int panel = 0; panel < PANELS; ++panel) {
+            const bool last = panel == PANELS - 1;
+            const int units = K_MAJOR ? AT_ONCE : last ? EXTENT - panel * ROW : ROW;  // of rows (columns) in this box
+            const int units_inside = inside - (K_MAJOR ? line : panel * ROW);
+            const TensorMap& map = units_inside < units ? maps[MAPS] : maps[last ? MAPS - 1 : 0];
+            const int x = (K_MAJOR ? k_offset : start) + panel * ROW, y = (K_MAJOR ? start : k_offset) + line;
+            const unsigned at = to + panel * PANEL_BYTES + line * 128;
+            if (units_inside > 0) {
+                if constexpr (SHARES > 1) {
+                    load_box_multicast<BATCHED>(at, map, x, y, barrier, cta_mask, batch);
+                } else {
+                    load_box<BATCHED, EVICT_FIRST>(at, map, x, y, barrier, batch);
+                }
+            }
         }
     }
 
@@ -111,42 +141,19 @@ struct WgmmaSmemTile {
                 st_shared(at + panel * PANEL_BYTES + byte, Packet<16>{});
     }
 
-    // Overwrites with zeros what `load_inside` leaves of a tile of which so many rows (columns) are inside.
-    template <int THREADS>
-    static __device__ __forceinline__ void clear_outside(unsigned at, int inside, int thread) {
-        if (inside >= EXTENT) return;
-        if (K_MAJOR) return clear_lines<THREADS>(at, inside, thread);
-        constexpr int CHUNK = 16 / sizeof(ELEMENT);
-#pragma unroll 1
-        for (int panel = 0; panel < PANELS; ++panel)
-#pragma unroll 1
-            for (int index = thread; index < LINES * 8; index += THREADS) {
-                const int line = index / 8, chunk = index % 8;
-                if (panel * ROW + chunk * CHUNK >= inside)
-                    st_shared(at + panel * PANEL_BYTES + line * 128 + (chunk ^ line % 8) * 16, Packet<16>{});
-            }
-    }
-
-    // Multicast to all SHARES CTAs of `cta_mask`, which need this tile; this is the `share`-th of them. Each loads an
-    // equal part of the lines, where parts are whole swizzle atoms of eight lines; else they take turns at loading all
-    // lines of a K tile.
+    // Multicast to all SHARES CTAs of `cta_mask`, which need this tile; this is the `share`-th of them, and loads
+    // LINES_AT_ONCE.
     template <int SHARES, bool BATCHED = false>
     static __device__ __forceinline__ void load_multicast(unsigned to, const TensorMap& map, const TensorMap& last,
                                                           int start, int k_offset, unsigned barrier, int share,
                                                           unsigned short cta_mask, int batch = 0) {
-        constexpr bool EQUAL_PARTS = LINES % (8 * SHARES) == 0;
-        if (!EQUAL_PARTS && k_offset / K_EXTENT % SHARES != share) return;
-        const int line = EQUAL_PARTS ? share * (LINES / SHARES) : 0;
+        if (!is_turn_of<SHARES>(share, k_offset)) return;
+        const int line = LINES_AT_ONCE<SHARES> < LINES ? share * LINES_AT_ONCE<SHARES> : 0;
 #pragma unroll
         for (int panel = 0; panel < PANELS; ++panel) {
             const int x = (K_MAJOR ? k_offset : start) + panel * ROW, y = (K_MAJOR ? start : k_offset) + line;
-            const unsigned at = to + panel * PANEL_BYTES + line * 128;
-            const TensorMap& of_panel = panel == PANELS - 1 ? last : map;
-            if constexpr (BATCHED) {
-                cp_async_bulk_tensor_load_3d_multicast(at, of_panel, x, y, batch, barrier, cta_mask);
-            } else {
-                cp_async_bulk_tensor_load_2d_multicast(at, of_panel, x, y, barrier, cta_mask);
-            }
+            load_box_multicast<BATCHED>(to + panel * PANEL_BYTES + line * 128, panel == PANELS - 1 ? last : map, x, y,
+                                        barrier, cta_mask, batch);
         }
     }
     template <int SHARES, bool BATCHED = false>

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(WgmmaConfig<CONFIG>::THREADS, 1)
     if (group == 0) {
         if constexpr (KERNEL::CONSUMERS == 2) setmaxnreg_dec<KERNEL::PRODUCER_REGISTERS>();
         const auto repack = fused_repack<KERNEL>(params);
-        if (threadIdx.x == 0) {
+        if (elect_one_of_warp(0)) {
             producer<KERNEL>(shared.pipeline(), scheduler, work, found, gemm.k, position, repack, params);
         } else if (KERNEL::REPACK_WARPS > 0 && threadIdx.x >= 32) {
             repack.run(blockIdx.x * KERNEL::REPACK_WARPS + threadIdx.x / 32 - 1);

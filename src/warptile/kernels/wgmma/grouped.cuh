@@ -306,7 +306,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     if constexpr (!KERNEL::ALONG_K) KERNEL::SCHEDULER::sort(params, shared.table);
     if (group == 0) {
         setmaxnreg_dec<40>();
-        if (threadIdx.x == 0) {
+        if (elect_one_of_warp(0)) {
             if constexpr (KERNEL::ALONG_K) {
                 typename KERNEL::SCHEDULER scheduler(params);
                 for (GroupedTile work; scheduler.next(work);)

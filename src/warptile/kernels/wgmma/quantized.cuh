@@ -178,7 +178,7 @@ __global__ void __launch_bounds__((CONFIG::CONSUMERS + 1) * WARPGROUP, 1) wgmma_
     const int group = warpgroup_index();
     if (group == 0) {
         if constexpr (CONSUMERS == 2) setmaxnreg_dec<KERNEL::PRODUCER_REGISTERS>();
-        if (threadIdx.x == 0) {
+        if (elect_one_of_warp(0)) {
             for (; more; more = scheduler.next(work))
                 for (int k_tile = work.first_k_tile; k_tile < work.first_k_tile + work.k_tiles; ++k_tile) {
                     pipeline.producer_acquire(state);

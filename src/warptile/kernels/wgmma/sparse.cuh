@@ -93,7 +93,8 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     if (group == 0) {
         setmaxnreg_dec<24>();
         const int outside = gemm.k > 0 ? 0 : TILE::BK;
-        while (threadIdx.x == 0 && scheduler.next(work)) {
+        const bool loads = elect_one_of_warp(0);
+        while (loads && scheduler.next(work)) {
             for (int k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
                 pipeline.producer_acquire(state);
                 const unsigned stage = pipeline.stage_address(state.stage), full = pipeline.full_barrier(state.stage);

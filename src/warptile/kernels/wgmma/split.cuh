@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     const int group = warpgroup_index();
     if (group == 0) {
         setmaxnreg_dec<24>();
-        if (threadIdx.x == 0)
+        if (elect_one_of_warp(0))
             while (scheduler.next(work)) {
                 const int first = work.first_k_tile * STAGES_OF_INTERVAL, count = work.k_tiles * STAGES_OF_INTERVAL;
                 int row = work.row, column = work.column;

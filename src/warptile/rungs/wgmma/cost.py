@@ -40,6 +40,8 @@ TYPES = ("16 bits", "16 bits, f16 accumulators", "8-bit floats", "tf32", "int8",
 """Types whose MMAs differ, in the order of ``mma_clocks``."""
 
 LINE_BYTES, SECTOR_BYTES = 128, 32
+FEW_ACCUMULATORS = 160
+"""Registers of a thread up to which a producer in a cluster has more of them (``WgmmaConfig`` of the kernel)."""
 SMS = REFERENCE.multiprocessors
 """SMs of the GPUs that were measured: features of other GPUs are relative to it."""
 
@@ -67,8 +69,8 @@ class Launches:
         with_c: whether C is read, 1 or 0.
         type: place in `TYPES`.
         repacking_us: of operands that are repacked before or beside the product.
-        filled: 1 if TMA fills with zeros what tiles have outside of operands in every schedule, as in kernels that were
-            once surveyed (`warptile.bench.campaign.surveyed_launches`); 0 if in clusters and with stream-K alone.
+        filled: 1 if TMA fills with zeros what tiles have outside of operands, as in all kernels that were once surveyed
+            (`warptile.bench.campaign.surveyed_launches`); 0 if in those alone that cannot load parts of tiles.
     """
 
     bm: Number
@@ -277,7 +279,7 @@ def predict(launches: Launches, costs: Any, xp: Any) -> Predicted:
     inside_b = xp.minimum(x.n * down * x.batch / (x.tiles * x.bn * x.cn), 1.0 + 0 * x.n)
     loaded_lines = inside_a * lines_a / x.cn + inside_b * lines_b / x.cm
     zero_lines = ((1 - inside_a) * x.bm / x.cn + (1 - inside_b) * x.bn / x.cm) * k_tile_bytes / LINE_BYTES
-    zero_lines = zero_lines * xp.where((cluster > 1) | stream, 1.0, x.filled)
+    zero_lines = zero_lines * xp.where(fills_boxes(x, xp), 1.0, x.filled)
     of_all = loaded_lines / c.l2_lines_per_clock + zero_lines / c.zero_lines_per_clock
     of_all = of_all * xp.minimum(ctas, SMS + 0 * ctas)
     refill = (c.refill_clocks + fill) / (x.stages - 1)
@@ -339,6 +341,15 @@ def predict(launches: Launches, costs: Any, xp: Any) -> Predicted:
         mma, shared, fill, refill, compute, memory, epilogue, split_tiles, tiles_each, ctas,
         loaded / LINE_BYTES / c.l2_lines_per_clock / c.clock_mhz, filled / c.zero_lines_per_clock / c.clock_mhz,
     )  # fmt: skip
+
+
+def fills_boxes(x: Launches, xp: Any) -> Any:
+    """Whether the kernel loads whole boxes at the ends of operands, so that TMA fills them up: in clusters whose
+    producer has few registers (``LOADS_PARTS`` of ``WgmmaFinal``)."""
+    of_thread = x.bm * x.bn / 128 / xp.where(x.pingpong > 0, 1.0, x.consumers)
+    of_thread = of_thread * xp.where(x.type == 1, 0.5, xp.where(x.type == 5, 2.0, 1.0))
+    few = (x.overlap > 0) | (of_thread > FEW_ACCUMULATORS)
+    return (x.cm * x.cn > 1) & (x.consumers > 1) & few
 
 
 @dataclass(frozen=True)

@@ -47,11 +47,11 @@ def last_panel_map(whole: TensorMap, part: SmemTile) -> TensorMap | None:
 
 def rest_map(whole: TensorMap, part: SmemTile, extent: int) -> TensorMap:
     """The tensor map of what is inside of the box that lies across the end of an operand with ``extent`` rows of A or
-    columns of B; that of ``whole`` boxes where none does. In clusters kernels take whole boxes alone."""
+    columns of B; that of ``whole`` boxes where none does. In a cluster boxes are what one CTA loads."""
     inside = extent % part.extent
     row, lines, *one = whole.box
     if part.k_major:
-        box = (row, inside or lines, *one)
+        box = (row, inside % lines or lines, *one)
     else:
         sixteen_bytes = MAX_ALIGNMENT_BYTES // part.unit_bytes
         box = (round_up(inside % row, sixteen_bytes) or row, lines, *one)

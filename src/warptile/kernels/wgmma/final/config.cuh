@@ -73,8 +73,8 @@ struct WgmmaConfig : CHOSEN {
     static constexpr int STORE_WARP_REGISTERS = 56, CONSUMER_REGISTERS_WITH_STORE_WARPS = 224;
     // with repack warps there,
     static constexpr int REPACK_WARP_REGISTERS = 72, CONSUMER_REGISTERS_WITH_REPACK_WARPS = 216;
-    // and with a stream-K or split-K producer, or one of a cluster that multicasts both operands or loads panels of an
-    // M-major A or an N-major B, which keep more state, if a thread has at most FEW_ACCUMULATORS of them.
+    // and with a stream-K or split-K producer, or one of a cluster, which keep more state, if a thread has at most
+    // FEW_ACCUMULATORS of them.
     static constexpr int LARGE_PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS_BESIDE = 232, FEW_ACCUMULATORS = 160;
     // Most registers of a consumer for accumulators of both levels, and factors, if the first level has two sets.
     static constexpr int MOST_WITH_TWO_SETS = 216;
@@ -153,21 +153,14 @@ struct WgmmaFinal {
     static constexpr int REPACK_WARPS = CONFIG::FUSED_REPACK ? WARPGROUP / 32 - 1 : 0;
     static_assert(REPACK_WARPS == 0 || STORE_WARPS == 0, "the same warps cannot do both");
 
-    static constexpr bool LOADS_PANELS = OPERATION::A_COLUMN_MAJOR || !OPERATION::B_COLUMN_MAJOR;
-    static constexpr bool MULTICASTS_PANELS = CLUSTER > 1 && LOADS_PANELS && !CONFIG::OVERLAP_EPILOGUE;
-    static constexpr bool LARGE_PRODUCER =
-        (CONFIG::PARTIAL_TILES || (CLUSTER_M > 1 && CLUSTER_N > 1) || MULTICASTS_PANELS) &&
-        ACCUMULATOR_REGISTERS <= CONFIG::FEW_ACCUMULATORS;
+    static constexpr bool LARGE_PRODUCER = (CONFIG::PARTIAL_TILES || (CLUSTER > 1 && !CONFIG::OVERLAP_EPILOGUE)) &&
+                                           ACCUMULATOR_REGISTERS <= CONFIG::FEW_ACCUMULATORS;
 
-    // Of tiles at the ends of A and B only what is inside is loaded. Else TMA fills them up with zeros: in clusters,
-    // which go on at the pace of the slowest producer; with stream-K, whose partial accumulators must have values (with
-    // split-K consumers clear the stages instead); and columns of residue classes, whose tiles need not begin inside.
-    static constexpr bool PART_OF_A = CLUSTER == 1 && !CONFIG::STREAM_K && !CONFIG::UNALIGNED_A;
-    static constexpr bool PART_OF_B = CLUSTER == 1 && !CONFIG::STREAM_K && CONFIG::RESIDUE_CLASSES == 1;
-    // Whole tiles of several panels of M or N have code of their own, without a loop over what is inside.
-    static constexpr bool WHOLE_APART = (PART_OF_A && OPERATION::A_COLUMN_MAJOR && TILE::BM > 64) ||
-                                        (PART_OF_B && !OPERATION::B_COLUMN_MAJOR && TILE::BN > 64);
-    static constexpr bool CLEARS_STAGES = (PART_OF_A || PART_OF_B) && CONFIG::SPLIT_K && CLUSTER_K == 1;
+    // Of tiles at the ends of A and B only what is inside is loaded. Else TMA fills them up with zeros: in clusters
+    // whose producer has few registers, and columns of residue classes, whose tiles need not begin inside.
+    static constexpr bool LOADS_PARTS = CLUSTER == 1 || CONSUMERS == 1 || LARGE_PRODUCER;
+    static constexpr bool PART_OF_A = LOADS_PARTS && !CONFIG::UNALIGNED_A;
+    static constexpr bool PART_OF_B = LOADS_PARTS && CONFIG::RESIDUE_CLASSES == 1;
 
     static constexpr int PRODUCER_REGISTERS = STORE_WARPS            ? CONFIG::STORE_WARP_REGISTERS
                                               : CONFIG::FUSED_REPACK ? CONFIG::REPACK_WARP_REGISTERS

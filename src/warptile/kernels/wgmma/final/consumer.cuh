@@ -222,27 +222,6 @@ __device__ __forceinline__ void overlapped_mainloop(const ConsumerMainloop<KERNE
     }
 }
 
-// All consumers together: zeros in what is not loaded of any stage for this work tile, so that partial accumulators
-// outside D have values too when CTAs exchange them.
-template <typename KERNEL>
-__device__ __forceinline__ void clear_stages(const typename KERNEL::PIPELINE& pipeline, const WorkTile& work, int m,
-                                             int n) {
-    using STAGE = typename KERNEL::STAGE;
-    using TILE = typename KERNEL::TILE;
-    constexpr int THREADS = KERNEL::CONSUMERS * WARPGROUP;
-    const int rows = KERNEL::PART_OF_A ? m - work.row : TILE::BM, columns = n - work.column;
-    const int thread = threadIdx.x - WARPGROUP;
-    if (rows >= TILE::BM && columns >= TILE::BN) return;
-#pragma unroll 1
-    for (int number = 0; number < KERNEL::CONFIG::STAGES; ++number) {
-        const unsigned stage = pipeline.stage_address(number);
-        if constexpr (!KERNEL::CONFIG::UNALIGNED_A) STAGE::A::template clear_outside<THREADS>(stage, rows, thread);
-        STAGE::B::template clear_outside<THREADS>(stage + STAGE::B_OFFSET, columns, thread);
-    }
-    fence_proxy_async();
-    bar_sync<THREADS>(KERNEL::CONSUMERS + 1);
-}
-
 // Mainloop, then epilogue, of one tile after the other. With ping-pong this warpgroup has every other tile.
 template <typename KERNEL>
 __device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& mainloop,
@@ -276,7 +255,6 @@ __device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& m
             accumulators.zero();
             accumulators.fence_operands();
         }
-        if constexpr (KERNEL::CLEARS_STAGES) clear_stages<KERNEL>(mainloop.pipeline, work, gemm.m, gemm.n);
         mainloop.begin(work, gemm, batch);
         if constexpr (KERNEL::ALTERNATES) {
             mainloop.alternate(work.k_tiles);
@@ -289,6 +267,10 @@ __device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& m
         // All wgmmas are issued: the other consumer's may follow.
         if (KERNEL::IS_PINGPONG && threadIdx.x % WARPGROUP == 0) mbarrier_arrive(shared.order_barrier(1 - consumer));
         mainloop.tail();
+        const int row = work.row + mainloop.first_row, column = work.column + mainloop.first_column;
+        // What lies outside D has no value where parts of tiles are loaded; CTAs exchange zeros.
+        if constexpr (CONFIG::PARTIAL_TILES && KERNEL::CLUSTER_K == 1 && KERNEL::LOADS_PARTS)
+            accumulators.zero_outside(gemm.m - row, gemm.n - column);
         if constexpr (CONFIG::STREAM_K)
             if (!complete_stream_k_tile(accumulators, scheduler, work,
                                         {workspace.accumulators, workspace.flags, consumer + 1}, [&](int cluster) {
@@ -297,7 +279,6 @@ __device__ __forceinline__ void plain_mainloop(const ConsumerMainloop<KERNEL>& m
                                         }))
                 continue;
         select_batch<KERNEL>(epilogue, gemm, batch, work);
-        const int row = work.row + mainloop.first_row, column = work.column + mainloop.first_column;
         if constexpr (KERNEL::CLUSTER_K > 1) {
             using REDUCTION = ClusterReduction<typename KERNEL::ACCUMULATORS, KERNEL::CLUSTER_K, KERNEL::CONSUMERS>;
             const int part = position.k_part();

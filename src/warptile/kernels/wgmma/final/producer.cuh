@@ -29,36 +29,56 @@ __device__ __forceinline__ void load_stage(unsigned stage, unsigned full, const 
     using A = typename KERNEL::STAGE::A;
     using B = typename KERNEL::STAGE::B;
     constexpr int CLUSTER_M = KERNEL::CLUSTER_M, CLUSTER_N = KERNEL::CLUSTER_N;
-    constexpr bool PART_OF_A = KERNEL::PART_OF_A && !WHOLE, PART_OF_B = KERNEL::PART_OF_B && !WHOLE;
     const int rank = position.rank, leader = position.leader;
+    const int share_a = rank / CLUSTER_M, share_b = rank % CLUSTER_M;
+    const unsigned short mask_a = CONFIG::MASK_A << (leader + rank % CLUSTER_M);
+    const unsigned short mask_b = CONFIG::MASK_B << (leader + rank / CLUSTER_M * CLUSTER_M);
     const int rows = params.gemm.m - work.row, columns = params.gemm.n - work.column;
     const int batch_a = CONFIG::BROADCAST_A ? 0 : work.batch, batch_b = CONFIG::BROADCAST_B ? 0 : work.batch;
     const TensorMap &map_b = params.map_b[0], &last_map_b = params.map_b[B::MAPS - 1];
     mbarrier_arrive_expect_tx(full, bytes);
     if constexpr (CONFIG::UNALIGNED_A) {
         A::template load<CONFIG::EVICT_FIRST_A>(stage, params.map_a, work.row, k_offset, full);
-    } else if constexpr (PART_OF_A) {
-        A::template load_inside<CONFIG::BATCHED, CONFIG::EVICT_FIRST_A>(
-            stage, params.map_a[0], params.map_a[0], params.map_a[A::MAPS], work.row, k_offset, full, batch_a, rows);
+    } else if constexpr (KERNEL::PART_OF_A && !WHOLE) {
+        A::template load_inside<CLUSTER_N, CONFIG::BATCHED, CONFIG::EVICT_FIRST_A>(
+            stage, params.map_a, work.row, k_offset, full, share_a, mask_a, batch_a, rows);
     } else if constexpr (CLUSTER_N > 1) {
         A::template load_multicast<CLUSTER_N, CONFIG::BATCHED>(stage, params.map_a[0], work.row, k_offset, full,
-                                                               rank / CLUSTER_M,
-                                                               CONFIG::MASK_A << (leader + rank % CLUSTER_M), batch_a);
+                                                               share_a, mask_a, batch_a);
     } else {
         A::template load<CONFIG::BATCHED, CONFIG::EVICT_FIRST_A>(stage, params.map_a[0], work.row, k_offset, full,
                                                                  batch_a);
     }
     const unsigned to = stage + A::BYTES;
-    if constexpr (PART_OF_B) {
-        B::template load_inside<CONFIG::BATCHED, CONFIG::EVICT_FIRST_B>(to, map_b, last_map_b, params.map_b[B::MAPS],
-                                                                        work.column, k_offset, full, batch_b, columns);
+    if constexpr (KERNEL::PART_OF_B && !WHOLE) {
+        B::template load_inside<CLUSTER_M, CONFIG::BATCHED, CONFIG::EVICT_FIRST_B>(
+            to, params.map_b, work.column, k_offset, full, share_b, mask_b, batch_b, columns);
     } else if constexpr (CLUSTER_M > 1) {
-        B::template load_multicast<CLUSTER_M, CONFIG::BATCHED>(
-            to, map_b, last_map_b, work.column, k_offset, full, rank % CLUSTER_M,
-            CONFIG::MASK_B << (leader + rank / CLUSTER_M * CLUSTER_M), batch_b);
+        B::template load_multicast<CLUSTER_M, CONFIG::BATCHED>(to, map_b, last_map_b, work.column, k_offset, full,
+                                                               share_b, mask_b, batch_b);
     } else {
         B::template load<CONFIG::BATCHED, CONFIG::EVICT_FIRST_B>(to, map_b, last_map_b, work.column, k_offset, full,
                                                                  batch_b);
+    }
+}
+
+// Loads all K tiles of the work tile, as soon as stages are released.
+template <typename KERNEL, bool WHOLE, typename REPACK, typename PARAMS>
+__device__ __forceinline__ void load_work_tile(const typename KERNEL::PIPELINE& pipeline,
+                                               typename KERNEL::PIPELINE::STATE& state, const WorkTile& work, int k,
+                                               const typename KERNEL::ClusterPosition& position, const REPACK& repack,
+                                               int wave, const PARAMS& params) {
+    using TILE = typename KERNEL::TILE;
+    const int outside = k > 0 ? 0 : TILE::BK;  // K = 0: one K tile of zeros, which TMA fills in outside the matrices
+    const bool repacked_now = KERNEL::CONFIG::FUSED_REPACK && repack.has_slices(wave);
+    const int bytes = loaded_bytes<KERNEL, WHOLE>(params.gemm.m - work.row, params.gemm.n - work.column);
+    for (int k_tile = work.first_k_tile; k_tile < work.first_k_tile + work.k_tiles; ++k_tile) {
+        if (repacked_now && k_tile % repack.K_TILES == 0)
+            repack.wait_for(wave * repack.slices() + k_tile / repack.K_TILES);
+        pipeline.producer_acquire(state);
+        const unsigned stage = pipeline.stage_address(state.stage), full = pipeline.full_barrier(state.stage);
+        load_stage<KERNEL, WHOLE>(stage, full, work, k_tile * TILE::BK + outside, bytes, position, params);
+        state.advance();
     }
 }
 
@@ -80,28 +100,16 @@ __device__ __forceinline__ void producer(const typename KERNEL::PIPELINE& pipeli
                                          const PARAMS& params) {
     using TILE = typename KERNEL::TILE;
     typename KERNEL::PIPELINE::STATE state;
-    const int outside = k > 0 ? 0 : TILE::BK;  // K = 0: one K tile of zeros, which TMA fills in outside the matrices
-    int wave = 0;                              // whole tiles that this CTA has taken
+    int wave = 0;  // whole tiles that this CTA has taken
     for (bool more = KERNEL::EARLY ? found : scheduler.next(work); more; more = scheduler.next(work)) {
         if constexpr (KERNEL::CONFIG::GATHERED_A) wait_for_shards<KERNEL>(work, params);
-        const bool repacked_now = KERNEL::CONFIG::FUSED_REPACK && repack.has_slices(wave);
-        int bytes = loaded_bytes<KERNEL, false>(params.gemm.m - work.row, params.gemm.n - work.column);
-        if constexpr (KERNEL::WHOLE_APART) asm volatile("" : "+r"(bytes));  // computed here, not in every iteration
-        const bool whole =
-            KERNEL::WHOLE_APART && work.row + TILE::BM <= params.gemm.m && work.column + TILE::BN <= params.gemm.n;
-        for (int k_tile = work.first_k_tile; k_tile < work.first_k_tile + work.k_tiles; ++k_tile) {
-            if (repacked_now && k_tile % repack.K_TILES == 0)
-                repack.wait_for(wave * repack.slices() + k_tile / repack.K_TILES);
-            pipeline.producer_acquire(state);
-            const unsigned stage = pipeline.stage_address(state.stage), full = pipeline.full_barrier(state.stage);
-            const int k_offset = k_tile * TILE::BK + outside;
-            if (whole) {
-                load_stage<KERNEL, true>(stage, full, work, k_offset, loaded_bytes<KERNEL, true>(0, 0), position,
-                                         params);
-            } else {
-                load_stage<KERNEL, false>(stage, full, work, k_offset, bytes, position, params);
-            }
-            state.advance();
+        // Whole tiles have a loop of their own: a choice for each K tile takes the producer longer than some tiles
+        // have.
+        const bool whole = work.row + TILE::BM <= params.gemm.m && work.column + TILE::BN <= params.gemm.n;
+        if (whole || !(KERNEL::PART_OF_A || KERNEL::PART_OF_B)) {
+            load_work_tile<KERNEL, true>(pipeline, state, work, k, position, repack, wave, params);
+        } else {
+            load_work_tile<KERNEL, false>(pipeline, state, work, k, position, repack, wave, params);
         }
         ++wave;
     }

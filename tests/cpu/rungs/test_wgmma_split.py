@@ -7,6 +7,7 @@ import pytest
 
 import warptile as wt
 from covering import ALL, covering, few, of_each
+from warptile import emulator
 from warptile.codegen.nvrtc import compile_source
 from warptile.codegen.translation_unit import Source
 from warptile.dtypes import DTYPES
@@ -98,6 +99,23 @@ def test_k_split_among_ctas(k, columns, splits):
     assert errors(rest, np.delete(a, 3, 0), b[:, :131]).max() <= 8
     assert np.allclose(found[3, :131], chain[3, :131], rtol=1e-5, atol=0)
     assert np.array_equal(np.isfinite(found), np.isfinite(chain))
+
+
+def test_of_tiles_at_the_ends_of_operands_what_is_inside_is_loaded(monkeypatch):
+    m, n, k = 200, 72, 256
+    reports, emulate = [], emulator.emulate
+
+    def kept(*args, **named):
+        reports.append(emulate(*args, **named))
+        return reports[-1]
+
+    monkeypatch.setattr(emulator, "emulate", kept)
+    config = {"BM": 128, "BN": 64, "BK": 64, "STAGES": 2, "SPLIT_K": 1, "GROUP": 2, "SMS": 3}
+    wt.matmul(drawn(m, k), drawn(n, k).T, config=config, **SPLIT)
+    across, down, slices = 2, 2, 2
+    counters = reports[-1].counters
+    assert counters["tma_load_sectors"] == slices * (across * m + down * n) * k * 2 // 32
+    assert counters["tma_zero_bytes"] == 0
 
 
 def test_k_is_split_into_whole_intervals_and_for_one_order_of_additions_not_at_all():

@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(CONFIG::CONSUMERS* WARPGROUP + WARPGROUP, 1)
     if (warp >= CONSUMERS * WARPS) {
         setmaxnreg_dec<PRODUCER_REGISTERS<CONSUMERS>>();
         const int consumer = warp - CONSUMERS * WARPS;
-        if (consumer >= CONSUMERS || threadIdx.x % 32 != 0) return;
+        if (consumer >= CONSUMERS || !elect_one()) return;
         const PIPELINE pipeline = pipeline_of(consumer);
         typename PIPELINE::STATE at;
         TILES tiles(first.m, first.n, params.batch, consumer, CONSUMERS);

@@ -17,14 +17,24 @@ struct SplitStage {
     using B = WgmmaSmemTile<typename OPERATION::ELEMENT, TILE::BN, TILE::BK, true>;
     static constexpr int B_OFFSET = 2 * A::BYTES, BYTES = B_OFFSET + 2 * B::BYTES;
 
-    // Starts the loads of the tiles at (row, column) and `k`; their bytes complete `full`.
-    static __device__ __forceinline__ void load(unsigned stage, const TensorMap& map_a, const TensorMap& map_b, int row,
-                                                int column, int k, unsigned full) {
-        mbarrier_arrive_expect_tx(full, BYTES);
+    // Starts the loads of the tiles at (row, column) and `k`; their bytes complete `full`. Of each operand the first map
+    // is that of whole boxes, the second that of the box across its end. WHOLE: `rows` and `columns`, which are inside
+    // D, are all of the tile's.
+    template <bool WHOLE>
+    static __device__ __forceinline__ void load(unsigned stage, const TensorMap (&maps_a)[2],
+                                                const TensorMap (&maps_b)[2], int row, int column, int k, unsigned full,
+                                                int rows, int columns) {
+        mbarrier_arrive_expect_tx(full, WHOLE ? BYTES : 2 * (A::loaded_bytes(rows) + B::loaded_bytes(columns)));
 #pragma unroll
         for (int slice = 0; slice < 2; ++slice) {
-            A::template load<true>(stage + slice * A::BYTES, map_a, row, k, full, slice);
-            B::template load<true>(stage + B_OFFSET + slice * B::BYTES, map_b, column, k, full, slice);
+            const unsigned a = stage + slice * A::BYTES, b = stage + B_OFFSET + slice * B::BYTES;
+            if constexpr (WHOLE) {
+                A::template load<true>(a, maps_a[0], row, k, full, slice);
+                B::template load<true>(b, maps_b[0], column, k, full, slice);
+            } else {
+                A::template load_inside<1, true>(a, maps_a, row, k, full, 0, 0, slice, rows);
+                B::template load_inside<1, true>(b, maps_b, column, k, full, 0, 0, slice, columns);
+            }
         }
     }
 };

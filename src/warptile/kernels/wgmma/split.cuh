@@ -16,7 +16,7 @@ namespace warptile {
 template <typename OPERATION>
 struct WgmmaSplitParams {
     GemmParams<OPERATION> gemm;
-    TensorMap map_a, map_b, map_d;
+    TensorMap map_a[2], map_b[2], map_d;  // of operands: of whole boxes, and of the box across the end
     SplitSource source_a, source_b;
     unsigned char* partial_accumulators;
     unsigned* counters;
@@ -50,6 +50,20 @@ struct WgmmaSplit {
         int stream_k_tiles;
     };
 };
+
+// The producer: loads the stages of `count` K tiles from `first` on, as they are released.
+template <typename KERNEL, bool WHOLE, typename PARAMS>
+__device__ __forceinline__ void load_split_tiles(const typename KERNEL::PIPELINE& pipeline,
+                                                 typename KERNEL::PIPELINE::STATE& state, const PARAMS& params, int row,
+                                                 int column, int first, int count, int rows, int columns) {
+    for (int k_tile = first; k_tile < first + count; ++k_tile) {
+        pipeline.producer_acquire(state);
+        KERNEL::STAGE::template load<WHOLE>(pipeline.stage_address(state.stage), params.map_a, params.map_b, row,
+                                            column, k_tile * KERNEL::TILE::BK, pipeline.full_barrier(state.stage), rows,
+                                            columns);
+        state.advance();
+    }
+}
 
 template <typename CONFIG>
 __global__ void __launch_bounds__(3 * WARPGROUP, 1)
@@ -85,11 +99,11 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
                     row += params.source_a.first_line(work.batch);
                     column += params.source_b.first_line(work.batch);
                 }
-                for (int k_tile = first; k_tile < first + count; ++k_tile) {
-                    pipeline.producer_acquire(state);
-                    STAGE::load(pipeline.stage_address(state.stage), params.map_a, params.map_b, row, column,
-                                k_tile * TILE::BK, pipeline.full_barrier(state.stage));
-                    state.advance();
+                const int rows = gemm.m - work.row, columns = gemm.n - work.column;  // inside D
+                if (rows >= TILE::BM && columns >= TILE::BN) {
+                    load_split_tiles<KERNEL, true>(pipeline, state, params, row, column, first, count, rows, columns);
+                } else {
+                    load_split_tiles<KERNEL, false>(pipeline, state, params, row, column, first, count, rows, columns);
                 }
             }
     } else {
@@ -142,6 +156,7 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
                 epilogue.batch = work.batch;
             }
             if constexpr (CONFIG::SPLITS_K) {
+                accumulators.zero_outside(gemm.m - row, gemm.n - work.column);
                 finish_split_k_tile<KERNEL>(accumulators, gemm, scheduler,
                                             {params.partial_accumulators, params.counters, params.split_tiles}, 0,
                                             consumer, row, work.column);

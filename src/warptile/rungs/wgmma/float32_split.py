@@ -183,14 +183,18 @@ class WgmmaSplit(WgmmaRung):
 
     def _members(self, view: View, config: Config, device: DeviceLimits) -> tuple[tuple[str, Field], ...]:
         of_a, of_b = view.splits
+        part_a, part_b = tiles.smem_tiles(view.problem, config)
         map_a, map_b = _slices_map(of_a, config["BM"]), _slices_map(of_b, config["BN"])
+        rest_a = tensor_maps.rest_map(map_a, part_a, view.problem.m)
+        rest_b = tensor_maps.rest_map(map_b, part_b, view.problem.n)
         splits = config["SPLIT_K"] > 1
         stores_by_tma = d_is_aligned(view.problem)
         subtile = tiles.EpilogueSubtiles.of(view.problem, config, device)
         stride_c, stride_d = (each.batch_stride if each is not None else 0 for each in (view.problem.c, view.problem.d))
         map_d = tensor_maps.output_map(view.problem, config, subtile) if stores_by_tma else map_a
         return (
-            *gemm_members(view), ("map_a", map_a), ("map_b", map_b), ("map_d", map_d),
+            *gemm_members(view), ("map_a", map_a), ("map_a[1]", rest_a), ("map_b", map_b), ("map_b[1]", rest_b),
+            ("map_d", map_d),
             *_source_members("source_a", of_a), *_source_members("source_b", of_b),
             ("partial_accumulators", Pointer(PARTIAL_ACCUMULATORS if splits else None)),
             ("counters", Pointer(PARTIAL_FLAGS if splits else None)),

@@ -173,12 +173,13 @@ def test_a_tile_as_wide_as_the_problem_begins_where_its_operand_does() -> None:
         assert (found.lines > 2 * 64) == straddles
 
 
-def test_zeros_that_tma_fills_in_take_time_in_clusters_and_in_old_kernels_alone() -> None:
+def test_zeros_that_tma_fills_in_take_time_in_overlapped_clusters_and_in_old_kernels_alone() -> None:
     of = problem(136, 4224, 8192)
-    for ctas, filled in product((1, 2), (False, True)):
-        tile = config(of, BM=128, BN=64, BK=64, CONSUMERS=2, CM=1, CN=ctas, SWAP=0, SPLITS=1, PINGPONG=0, OVERLAP=0)
+    fixed = {"BM": 128, "BN": 64, "BK": 64, "CONSUMERS": 2, "CM": 1, "SWAP": 0, "SPLITS": 1, "PINGPONG": 0}
+    for ctas, overlap, filled in product((1, 2), (0, 1), (False, True)):
+        tile = config(of, **fixed, CN=ctas, OVERLAP=overlap)
         found = launches_of(tiles.view(of, tile), tile, REFERENCE, filled=filled)
-        assert (predicted(found)[1].filled_us > 0) == (filled or ctas == 2)
+        assert (predicted(found)[1].filled_us > 0) == (filled or (ctas == 2 and overlap == 1))
 
 
 def test_more_splits_of_a_long_k_on_few_tiles_help() -> None:

@@ -17,9 +17,9 @@ struct SplitStage {
     using B = WgmmaSmemTile<typename OPERATION::ELEMENT, TILE::BN, TILE::BK, true>;
     static constexpr int B_OFFSET = 2 * A::BYTES, BYTES = B_OFFSET + 2 * B::BYTES;
 
-    // Starts the loads of the tiles at (row, column) and `k`; their bytes complete `full`. Of each operand the first map
-    // is that of whole boxes, the second that of the box across its end. WHOLE: `rows` and `columns`, which are inside
-    // D, are all of the tile's.
+    // Starts the loads of the tiles at (row, column) and `k`; their bytes complete `full`. Of each operand the first
+    // map is that of whole boxes, the second that of the box across its end. WHOLE: `rows` and `columns`, which are
+    // inside D, are all of the tile's.
     template <bool WHOLE>
     static __device__ __forceinline__ void load(unsigned stage, const TensorMap (&maps_a)[2],
                                                 const TensorMap (&maps_b)[2], int row, int column, int k, unsigned full,

@@ -114,6 +114,23 @@ class TensorMap:
             return "l2_promotion", f"one of {', '.join(_L2_PROMOTIONS)}"
         return None
 
+    def with_smaller_box(self, box: tuple[int, ...]) -> TensorMap:
+        """The same map with a box that is nowhere larger, and whose rows are whole multiples of 16 bytes too. All other
+        fields are known to be within their limits, and are not looked at again: plans make a few such maps each.
+
+        Raises:
+            LayoutError: another box.
+        """
+        fits = len(box) == len(self.box) and all(1 <= one <= other for one, other in zip(box, self.box, strict=True))
+        if not fits or box[0] * self.element_bytes % TENSOR_START_BYTES:
+            raise LayoutError(
+                f"{self._name}: box is {box!r}; it takes extents of 1 to {self.box!r}, the innermost a multiple of "
+                f"{TENSOR_START_BYTES} bytes"
+            )
+        smaller = object.__new__(TensorMap)
+        vars(smaller).update(vars(self), box=box)
+        return smaller
+
     @property
     def element_bytes(self) -> int:
         """Bytes of an element."""

@@ -56,6 +56,18 @@ def test_a_field_outside_the_limits_is_named(field: str, value: object, needed: 
         TensorMap(**{**GOOD, field: value})
 
 
+def test_a_map_with_a_smaller_box_is_the_one_that_is_made_so() -> None:
+    whole = TensorMap(**GOOD)
+    for box in ((64, 8), (64, 1), (8, 8), (48, 3)):
+        smaller = whole.with_smaller_box(box)
+        assert smaller == TensorMap(**{**GOOD, "box": box})
+        assert hash(smaller) == hash(TensorMap(**{**GOOD, "box": box}))
+    assert whole == TensorMap(**GOOD)
+    for box in ((64, 9), (72, 8), (60, 8), (64, 0), (64,), (64, 8, 1)):
+        with pytest.raises(LayoutError, match=r"box is .*; it takes extents of 1 to .*64, 8.*multiple of 16 bytes"):
+            whole.with_smaller_box(box)
+
+
 def test_a_tensor_that_may_start_anywhere_starts_at_an_element() -> None:
     assert TensorMap(**{**GOOD, "any_start": True, "offset_bytes": 6}).offset_bytes == 6
     with pytest.raises(LayoutError, match="offset_bytes is 5; it takes a multiple of 2"):

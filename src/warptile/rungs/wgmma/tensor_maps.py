@@ -42,20 +42,22 @@ def operand_maps(found: View, config: Config, subtile: EpilogueSubtiles) -> tupl
 
 def last_panel_map(whole: TensorMap, part: SmemTile) -> TensorMap | None:
     """The tensor map of the last panel of an operand, where that is narrower than the others, whose map is given."""
-    return replace(whole, box=(part.last_row_units, *whole.box[1:])) if part.has_narrow_panel else None
+    return whole.with_smaller_box((part.last_row_units, *whole.box[1:])) if part.has_narrow_panel else None
 
 
 def rest_map(whole: TensorMap, part: SmemTile, extent: int) -> TensorMap:
     """The tensor map of what is inside of the box that lies across the end of an operand with ``extent`` rows of A or
     columns of B; that of ``whole`` boxes where none does. In a cluster boxes are what one CTA loads."""
     inside = extent % part.extent
+    if inside == 0:
+        return whole
     row, lines, *one = whole.box
     if part.k_major:
         box = (row, inside % lines or lines, *one)
     else:
         sixteen_bytes = MAX_ALIGNMENT_BYTES // part.unit_bytes
         box = (round_up(inside % row, sixteen_bytes) or row, lines, *one)
-    return replace(whole, box=box)
+    return whole.with_smaller_box(box)
 
 
 def residue_class_map(name: str, seen: Problem, part: SmemTile, number: int) -> TensorMap:

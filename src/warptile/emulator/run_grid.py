@@ -43,7 +43,8 @@ from warptile.errors import (
 )
 from warptile.launch.access import Access
 from warptile.launch.concurrent_stream import ConcurrentStream
-from warptile.launch.spec import LaunchSpec
+from warptile.launch.spec import LaunchSpec, placed_fields
+from warptile.launch.tensor_map import TensorMap
 from warptile.ptx.instruction import PtxModule
 
 
@@ -215,8 +216,8 @@ def _run_followed(
 ) -> tuple[_Run, Findings]:
     """Run a launch, and if it loads memory that nothing has written, once more from what memory held ``before``: with a
     look at where such values go, which takes time and few kernels need. Loads of shared and of global memory are
-    followed each only if some meet such a value."""
-    follows_loads: frozenset[str] = frozenset()
+    followed each only if some meet such a value; those of shared memory at once if that is likely."""
+    follows_loads = frozenset({"shared"} if before is not None and _has_maps_of_parts(launch.spec) else ())
     while True:
         try:
             return _run(launch, device, checks, findings, recording, follows_loads=follows_loads), findings
@@ -227,6 +228,13 @@ def _run_followed(
                 recording.notes.clear()
             findings = findings.empty()
             follows_loads |= {met.space}
+
+
+def _has_maps_of_parts(spec: LaunchSpec) -> bool:
+    """Whether tensor maps of one operand differ in their boxes alone. Kernels have such where tiles at the end of an
+    operand are loaded in part; the rest of a tile in shared memory is then unwritten when it is multiplied."""
+    maps = {field for each in spec.arguments for _, _, field in placed_fields(each) if isinstance(field, TensorMap)}
+    return len({tuple((vars(each) | {"box": ()}).values()) for each in maps}) < len(maps)
 
 
 def _run(

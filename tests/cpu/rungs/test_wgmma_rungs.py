@@ -16,6 +16,8 @@ from warptile.codegen.nvrtc import compile_source
 from warptile.codegen.translation_unit import Source, translation_unit
 from warptile.device import REFERENCE
 from warptile.dtypes import DTYPES
+from warptile.emulator import run_grid
+from warptile.emulator.memory.device_memory import DeviceMemory
 from warptile.errors import CompileError, LayoutError
 from warptile.problem import Problem
 from warptile.rungs import RUNGS
@@ -270,6 +272,19 @@ def test_final_loads_only_what_lies_inside_of_operands(a_major: str, b_major: st
     across, down = round_up(ceil_div(n, 80), change.get("CN", 1)), round_up(ceil_div(m, 128), change.get("CM", 1))
     assert result.report.counters["tma_load_sectors"] == (across * m + down * n) * k * 2 // 32
     assert result.report.counters["tma_zero_bytes"] == 0
+
+
+def test_a_launch_that_loads_parts_of_tiles_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensor maps tell that shared memory will be multiplied which nothing has written: it is followed at once."""
+
+    def restore(*_: object) -> None:
+        raise AssertionError("the launch is started again")
+
+    monkeypatch.setattr(DeviceMemory, "restore", restore)
+    ok(FINAL, 150, 72, 264, config=small(FINAL))
+    monkeypatch.setattr(run_grid, "_has_maps_of_parts", lambda spec: False)
+    with pytest.raises(AssertionError, match="started again"):
+        ok(FINAL, 150, 72, 264, config=small(FINAL))
 
 
 @pytest.mark.parametrize(("a_major", "b_major"), LAYOUTS if ALL else LAYOUTS[:2])

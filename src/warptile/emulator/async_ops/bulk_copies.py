@@ -227,9 +227,10 @@ class BulkCopies:
         if transfer.fill is not None:
             inside = transfer.fill[1]
             whole = inside == CHUNK_BYTES
-            for part in np.flatnonzero((inside > 0) & ~whole).tolist():
-                edge = places[part] + np.arange(inside[part])
-                memory.check_read(transfer.instruction, one, space, edge[None, :], 1, copies=copies)
+            partly = (inside > 0) & ~whole
+            for size in np.unique(inside[partly]).tolist():
+                edges = places[partly & (inside == size), None] + np.arange(size)
+                memory.check_read(transfer.instruction, one, space, edges.reshape(1, -1), 1, copies=copies)
         if whole.any():
             memory.check_read(transfer.instruction, one, space, places[None, whole], CHUNK_BYTES, copies=copies)
         transfer.undefined = memory.met_undefined

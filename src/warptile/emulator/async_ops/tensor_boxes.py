@@ -103,6 +103,15 @@ def chunks(tensor: TensorMap, coordinates: NDArray[np.int64]) -> BoxChunks:
     return BoxChunks(places, inside)
 
 
+@lru_cache(maxsize=512)
+def box_at(tensor: TensorMap, coordinates: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """`BoxChunks` of one box: CTAs that share rows or columns load the same ones."""
+    found = chunks(tensor, np.array([coordinates], dtype=np.int64))
+    for each in (found.places, found.inside):
+        each.setflags(write=False)
+    return found.places[0], found.inside[0]
+
+
 def slots(tensor: TensorMap, start: NDArray[np.int64]) -> NDArray[np.int64]:
     """Addresses in shared memory of the chunks of boxes that start at ``start``: one row per box, in the box's order.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from warptile.emulator.arithmetic.memory_updates import MemoryUpdate
 from warptile.emulator.async_ops.bulk_copies import BulkTransfer
-from warptile.emulator.async_ops.tensor_boxes import TILE_ALIGNMENT_BYTES, box_bytes, chunks, decode, row_chunks, slots
+from warptile.emulator.async_ops.tensor_boxes import TILE_ALIGNMENT_BYTES, box_at, box_bytes, decode, row_chunks, slots
 from warptile.emulator.builders import Assembler, Modifiers, Operation, Source, unknown
 from warptile.emulator.counters import piece_sectors
 from warptile.emulator.lanes import WARP, Active
@@ -108,6 +108,7 @@ class _TensorPlace:
             raise unknown(instruction, f"takes {dimensions} coordinates and got {len(self._coordinates)}")
         self.operands = (self._address, *self._coordinates)
         self._known: dict[bytes, tuple[TensorMap, int]] = {}
+        self._parameters: dict[int, tuple[TensorMap, int]] = {}
 
     def check(self, active: Active) -> None:
         """Every lane's operand must be a tensor map."""
@@ -122,6 +123,9 @@ class _TensorPlace:
             yield lane, tensor, start, np.array([[column[row] for column in columns]], dtype=np.int64)
 
     def _map(self, lane: int, address: NDArray[np.int64]) -> tuple[TensorMap, int]:
+        found = self._parameters.get(int(address[0]))
+        if found is not None:
+            return found
         memory, instruction = self._machine.memory, self._instruction
         one = Active.of(np.array([lane], dtype=np.intp))
         pieces = address[:, None] + np.arange(0, TENSOR_MAP_BYTES, CHUNK_BYTES)
@@ -138,6 +142,9 @@ class _TensorPlace:
         found = self._known.get(raw)
         if found is None:
             found = self._known[raw] = self._decoded(lane, raw)
+        home = memory.global_space.around(int(offsets.flat[0]))
+        if home is not None and not home.writable:  # a parameter of the launch: it stays what it is
+            self._parameters[int(address[0])] = found
         return found
 
     def _check_fenced(self, lane: int, space: Space, offsets: Offsets) -> None:
@@ -273,12 +280,11 @@ class _Copy:
         addresses = np.broadcast_to(shared(active), active.count)
         for row, (lane, tensor, start, coordinates) in enumerate(self._tensor.each(active)):
             self._check_tensor(lane, tensor, coordinates, int(addresses[row]))
-            found = chunks(tensor, coordinates)
+            offsets, inside = box_at(tensor, tuple(coordinates[0].tolist()))
             if not self._loads:
-                self._store(lane, tensor, start, found.places[0], found.inside[0] > 0, int(addresses[row]))
+                self._store(lane, tensor, start, offsets, inside > 0, int(addresses[row]))
                 continue
-            inside = found.inside[0]
-            places = start + found.places[0]
+            places = start + offsets
             source = (machine.global_space, np.where(inside > 0, places, 0))
             targets = list(self._targets(active, row, lane))
             sectors = piece_sectors(places, row_chunks(tensor))

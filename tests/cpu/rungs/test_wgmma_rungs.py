@@ -261,6 +261,7 @@ def test_final_in_other_configurations(change: Config, options: Mapping[str, obj
             {"SMS": 9}, {"PINGPONG": 1, "SMS": 4}, {"OVERLAP": 1}, {"SPLITS": 2, "SMS": 18}, {"STREAM": 1, "SMS": 5},
             {"CN": 2, "SMS": 8}, {"CM": 2, "CN": 2, "SMS": 8}, {"CM": 4, "SPLITS": 2, "SMS": 32},
         ),
+        pairs=((0, 1),),
     ),
 )  # fmt: skip
 def test_final_loads_only_what_lies_inside_of_operands(a_major: str, b_major: str, change: dict[str, int]) -> None:
@@ -551,14 +552,17 @@ def test_multicast_reads_b_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bn", "schedule"),
-    [
-        (16, {}), (48, {"PINGPONG": 1}), (80, {"CM": 2}), (96, {"OVERLAP": 1}), (112, {"CM": 2, "CN": 2}),
-        (144, {"CM": 4}), (160, {"SPLITS": 2}), (176, {"CN": 2}), (128, {"CM": 2}),
-    ],
+    ("tile", "swap"),
+    covering(
+        (
+            (16, {}), (48, {"PINGPONG": 1}), (80, {"CM": 2}), (96, {"OVERLAP": 1}), (112, {"CM": 2, "CN": 2}),
+            (144, {"CM": 4}), (160, {"SPLITS": 2}), (176, {"CN": 2}), (128, {"CM": 2}),
+        ),
+        (0, 1), pairs=(),
+    ),
 )  # fmt: skip
-@pytest.mark.parametrize("swap", [0, 1])
-def test_no_more_of_an_n_major_b_is_loaded_than_a_tile_has(bn: int, schedule: dict[str, int], swap: int) -> None:
+def test_no_more_of_an_n_major_b_is_loaded_than_a_tile_has(tile: tuple[int, dict[str, int]], swap: int) -> None:
+    bn, schedule = tile
     cm, cn = schedule.get("CM", 1), schedule.get("CN", 1)
     config = small(FINAL, BM=128, BN=bn, STAGES=3, CONSUMERS=2, SWAP=swap, SMS=4, **schedule)
     majors = {"a_major": "col"} if swap else {"b_major": "row"}

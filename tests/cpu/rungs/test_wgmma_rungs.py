@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from covering import ALL, covering, few, of_each
-from warptile.codegen.nvrtc import compile_source
+from machine_code import kernels as machine_code
+from warptile.codegen.nvrtc import compile_source, disassemble
 from warptile.codegen.translation_unit import Source, translation_unit
 from warptile.device import REFERENCE
 from warptile.dtypes import DTYPES
@@ -21,6 +22,7 @@ from warptile.emulator.memory.device_memory import DeviceMemory
 from warptile.errors import CompileError, LayoutError
 from warptile.problem import Problem
 from warptile.rungs import RUNGS
+from warptile.rungs import rung as rung_named
 from warptile.rungs.kernel_spec import Config
 from warptile.rungs.legality import ceil_div
 from warptile.rungs.tensor_tiles import round_up
@@ -591,6 +593,26 @@ def problem(
 def compiles(name: str, of: Problem, config: Config) -> None:
     """Without spills, and without products that the compiler puts one after the other: it raises for these."""
     compile_source(translation_unit(RUNGS[name].resolve(of, config)), "sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "loops"),
+    [
+        ("wgmma-final", problem(a_major="col", b_major="row"), False),
+        ("wgmma-split", problem("float32", out="float32"), False),
+        ("wgmma-sparse", replace(problem(), a=replace(problem().a, sparse=True)), False),
+        ("mma-specialized", problem("float64", out="float64"), False),
+        ("wgmma-persistent", problem(), True),  # its producer is thread 0: what the others avoid
+    ],
+)
+def test_an_elected_producer_loads_without_a_loop_over_lanes(name: str, of: Problem, *, loops: bool) -> None:
+    rung = rung_named(name)
+    kernel = compile_source(translation_unit(rung.resolve(of, rung.default_config(of))), "sm_90a")
+    (code,) = machine_code(disassemble(kernel.cubin)).values()
+    loads = [place for place, statement in enumerate(code) if "UTMALDG" in statement]
+    assert loads
+    in_loops = [place for place in loads if any("BRA.U.ANY" in each for each in code[place : place + 6])]
+    assert in_loops == (loads if loops else [])
 
 
 BOUNDARIES = [

@@ -93,18 +93,19 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
     if (group == 0) {
         setmaxnreg_dec<24>();
         const int outside = gemm.k > 0 ? 0 : TILE::BK;
-        const bool loads = elect_one_of_warp(0);
-        while (loads && scheduler.next(work)) {
-            for (int k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
-                pipeline.producer_acquire(state);
-                const unsigned stage = pipeline.stage_address(state.stage), full = pipeline.full_barrier(state.stage);
-                const int k_offset = k_tile * TILE::BK + outside;
-                mbarrier_arrive_expect_tx(full, STAGE::BYTES);
-                STAGE::A::load(stage, params.map_a, work.row, k_offset / 2, full);
-                STAGE::B::load(stage + STAGE::B_OFFSET, params.map_b, work.column, k_offset, full);
-                state.advance();
+        if (elect_one_of_warp(0))
+            while (scheduler.next(work)) {
+                for (int k_tile = 0; k_tile < work.k_tiles; ++k_tile) {
+                    pipeline.producer_acquire(state);
+                    const unsigned stage = pipeline.stage_address(state.stage),
+                                   full = pipeline.full_barrier(state.stage);
+                    const int k_offset = k_tile * TILE::BK + outside;
+                    mbarrier_arrive_expect_tx(full, STAGE::BYTES);
+                    STAGE::A::load(stage, params.map_a, work.row, k_offset / 2, full);
+                    STAGE::B::load(stage + STAGE::B_OFFSET, params.map_b, work.column, k_offset, full);
+                    state.advance();
+                }
             }
-        }
     } else {
         setmaxnreg_inc<240>();
         const int consumer = group - 1, first_row = consumer * M64_BLOCKS * 64;

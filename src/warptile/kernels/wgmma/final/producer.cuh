@@ -103,8 +103,8 @@ __device__ __forceinline__ void producer(const typename KERNEL::PIPELINE& pipeli
     int wave = 0;  // whole tiles that this CTA has taken
     for (bool more = KERNEL::EARLY ? found : scheduler.next(work); more; more = scheduler.next(work)) {
         if constexpr (KERNEL::CONFIG::GATHERED_A) wait_for_shards<KERNEL>(work, params);
-        // Whole tiles have a loop of their own: a choice for each K tile takes the producer longer than some tiles
-        // have.
+        // Whole tiles have a loop of their own: a branch for each K tile would slow the producer down by more than
+        // small tiles allow.
         const bool whole = work.row + TILE::BM <= params.gemm.m && work.column + TILE::BN <= params.gemm.n;
         if (whole || !(KERNEL::PART_OF_A || KERNEL::PART_OF_B)) {
             load_work_tile<KERNEL, true>(pipeline, state, work, k, position, repack, wave, params);

@@ -144,6 +144,7 @@ class EpilogueSource:
         lines += [f"    {self._output_type(output)} o{index};" for index, output in enumerate(self._fused.outputs, 1)]
         lines += self._block_scales(tensors)
         lines += self._loaded()
+        lines += [f"    static constexpr int COLUMN_BYTES = {self._column_bytes()};"]
         lines += self._staging(tensors)
         lines += self._load()
         lines += self._load_beside()
@@ -218,6 +219,13 @@ class EpilogueSource:
         """What is read for WIDTH elements: members of one struct, so that it can be read ahead."""
         members = [f"        EpilogueElements<T{i}::ELEMENT, T{i}::template COUNT<WIDTH>> t{i};" for i in self._read]
         return ["    template <int WIDTH>", "    struct Loaded {", *members, "    };"]
+
+    def _column_bytes(self) -> int:
+        """What is read for a column of D where all that is read is the same along rows or along columns; else -1."""
+        read = [layout for i, (_, layout) in enumerate(self._fused.tensors) if i in self._read]
+        if any(each.row_stride and each.column_stride for each in read):
+            return -1
+        return sum(each.dtype.bits // 8 for each in read if each.column_stride)
 
     def _load(self) -> list[str]:
         loads = ", ".join(f"t{i}.template load<WIDTH>(row, column, inside)" for i in self._read)

@@ -14,6 +14,7 @@ from covering import ALL, covering, few
 from grouped_products import expected, wrong_elements
 from warptile.planning.grouped_plan import GroupedPlan
 from warptile.rungs.wgmma import grouped
+from warptile.runtime.execute import EmulatorBackend
 
 BFLOAT16 = ml_dtypes.bfloat16
 PAGE = Path(__file__).parents[3] / "docs/grouped.md"
@@ -44,6 +45,20 @@ def plans(monkeypatch):
     of = GroupedPlan.of
     monkeypatch.setattr(GroupedPlan, "of", staticmethod(lambda *given: made.append(of(*given)) or made[-1]))
     return made
+
+
+@pytest.fixture
+def reports(monkeypatch):
+    """Reports of launches on the emulator."""
+    found = []
+    emulate = EmulatorBackend.emulate
+
+    def kept(*given, **options):
+        found.append(emulate(*given, **options))
+        return found[-1]
+
+    monkeypatch.setattr(EmulatorBackend, "emulate", kept)
+    return found
 
 
 # --- groups of rows --------------------------------------------------------------------------------------------------
@@ -248,6 +263,26 @@ def test_infinities_stay_in_their_group_along_k():
     alone = multiplied(a, b, offsets)
     a[:, :30], b[100:] = np.inf, np.nan
     assert np.array_equal(multiplied(a, b, offsets)[1], alone[1])
+
+
+@pytest.mark.parametrize("groups", [2, 5, 64, 65])
+def test_every_group_along_k_in_any_order(groups):
+    """Up to 64 groups are paired, the longest with the shortest; of an odd number one is alone."""
+    sizes = np.random.default_rng(groups).integers(0, 12, groups)
+    sizes[groups // 2] = 100
+    offsets = np.cumsum(sizes)
+    a, b = transposed(24, offsets[-1] + 2), drawn(offsets[-1] + 2, 40)
+    assert wrong_elements(multiplied(a, b, offsets, max_sms=3), a, b, offsets) == 0
+
+
+def test_of_a_group_along_k_no_more_is_loaded_than_it_has(reports):
+    """But for what is missing to sixteen: so many K units one instruction multiplies."""
+    sizes, m, n = [16, 5, 0, 70], 128, 256
+    a, b, offsets = transposed(m, sum(sizes)), drawn(sum(sizes), n), np.cumsum(sizes)
+    assert wrong_elements(multiplied(a, b, offsets), a, b, offsets) == 0
+    loaded = 16 + 16 + 0 + 80
+    assert reports[0].counters["tma_load_sectors"] == loaded * (m + n) * 2 // 32
+    assert reports[0].counters["tma_zero_bytes"] == 10 * (m + n) * 2  # behind the operands' end
 
 
 def test_one_group_along_k():

@@ -1,5 +1,7 @@
 """A cost model is adapted to another GPU by a short survey of it."""
 
+from dataclasses import replace
+
 import msgspec
 import numpy as np
 import pytest
@@ -42,7 +44,7 @@ def factors(**changes):
 def on_another(measured: Measured) -> Measured:
     """The launches as a GPU that differs so would take them, errors of the predictions included."""
     here, there = (calibration._predicted(measured, Model(BASE), each) for each in (factors(), factors(**OTHER)))
-    return Measured(measured.launches, measured.times_us * there / here, measured.problem, measured.library_us)
+    return replace(measured, times_us=measured.times_us * there / here)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +81,7 @@ def test_the_same_gpu_keeps_its_constants(measured):
 def test_few_problems_are_refused(measured):
     few = some(measured, measured.problem < 7)
     with pytest.raises(UnsupportedError, match=r"7 problems were measured; it needs 20: .* --minutes 10"):
-        calibrated(Measured(few.launches, few.times_us, few.problem, measured.library_us[:7]), BASE, "a GPU", "x")
+        calibrated(replace(few, library_us=measured.library_us[:7]), BASE, "a GPU", "x")
 
 
 @pytest.fixture

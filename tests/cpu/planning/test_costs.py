@@ -23,7 +23,7 @@ from random_problems import random_device, random_problem
 from recorded import about, survey_record
 from warptile.bench.campaign import fit_costs
 from warptile.bench.campaign.calibration import DIFFERING
-from warptile.bench.campaign.surveyed_launches import Measured, choices, measured_in, quality
+from warptile.bench.campaign.surveyed_launches import Measured, choices, measured_in, quality, some
 from warptile.bench.protocol.records import SurveyRecord, committed
 from warptile.device import KNOWN, REFERENCE, DeviceLimits
 from warptile.dtypes import DTYPES
@@ -432,9 +432,8 @@ def test_a_fit_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 def first_problems(count: int) -> Measured:
     """The first problems of the survey."""
     every = every_launch()
-    kept = every.problem < count
-    columns = {each.name: getattr(every.launches, each.name)[kept] for each in fields(Launches)}
-    return Measured(Launches(**columns), every.times_us[kept], every.problem[kept], every.library_us[:count])
+    kept = some(every, every.problem < count)
+    return replace(kept, library_us=every.library_us[:count], by_present_kernels=every.by_present_kernels[:count])
 
 
 def error(measured: Measured, costs: Costs) -> float:

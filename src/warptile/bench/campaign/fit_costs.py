@@ -82,6 +82,9 @@ ROUGH_WIDTHS = (32, 32)
 EPOCHS, PROBLEMS_AT_ONCE, NETWORK_LEARNING_RATE, DECAY = 60, 96, 6e-3, 0.3
 """Of networks: each step sees all launches of so many problems."""
 
+PRESENT = 4.0
+"""How often networks see a problem that the kernels of now were surveyed on, relative to one of earlier kernels."""
+
 CHOOSING = 0.15
 """Weight of the soft choice, relative to that of predicted times."""
 
@@ -230,11 +233,13 @@ def _trained(
     weight = torch.exp(-2 * over) + 0.15  # what is far from the best need not be predicted well
     _, counts = torch.unique_consecutive(problem[places], return_counts=True)
     problems = torch.split(places, counts.tolist())
+    present = torch.tensor(measured.by_present_kernels[[measured.problem[each[0]] for each in problems]])
+    how_often = torch.where(present, PRESENT, 1.0)
     steps = EPOCHS * max(len(problems) // PROBLEMS_AT_ONCE, 1)
     optimizer = torch.optim.AdamW(network.parameters(), lr=NETWORK_LEARNING_RATE, weight_decay=DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=NETWORK_LEARNING_RATE, total_steps=steps)
     for _ in range(steps):
-        some = [problems[int(each)] for each in torch.randperm(len(problems))[:PROBLEMS_AT_ONCE]]
+        some = [problems[int(each)] for each in torch.multinomial(how_often, min(PROBLEMS_AT_ONCE, len(problems)))]
         rows, zeros = torch.cat(some), torch.zeros(len(some), dtype=torch.float32)
         group = torch.repeat_interleave(torch.tensor([len(each) for each in some]))
         optimizer.zero_grad()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,12 +38,14 @@ class Measured:
         times_us: medians of the rounds.
         problem: number of the problem of each.
         library_us: cuBLASLt's time by problem, or NaN.
+        by_present_kernels: by problem, whether the kernels were those of now, since `PARTIAL_LOADS_SINCE`.
     """
 
     launches: Launches
     times_us: NDArray[np.float64]
     problem: NDArray[np.int64]
     library_us: NDArray[np.float64]
+    by_present_kernels: NDArray[np.bool_]
 
 
 def measured_in(records: Iterable[SurveyRecord]) -> Measured:
@@ -70,6 +72,7 @@ def _measured(surveyed: Iterable[tuple[Surveyed, DeviceLimits, str]]) -> Measure
     times: list[float] = []
     problems: list[int] = []
     library: list[float] = []
+    present: list[bool] = []
     for of, device, date in surveyed:
         problem, timed = of.problem.problem(), False
         for each in of.tried:
@@ -85,14 +88,19 @@ def _measured(surveyed: Iterable[tuple[Surveyed, DeviceLimits, str]]) -> Measure
             timed = True
         if timed:
             library.append(statistics.median(of.cublaslt_us) if of.cublaslt_us else math.nan)
+            present.append(date >= PARTIAL_LOADS_SINCE)
     columns = {field.name: np.array([getattr(each, field.name) for each in found]) for field in fields(Launches)}
-    return Measured(Launches(**columns), np.array(times), np.array(problems), np.array(library))
+    return Measured(
+        Launches(**columns), np.array(times), np.array(problems), np.array(library), np.array(present, np.bool_)
+    )
 
 
 def some(measured: Measured, chosen: NDArray[np.bool_]) -> Measured:
     """Some of the launches; problems keep their numbers."""
     columns = {field.name: getattr(measured.launches, field.name)[chosen] for field in fields(Launches)}
-    return Measured(Launches(**columns), measured.times_us[chosen], measured.problem[chosen], measured.library_us)
+    return replace(
+        measured, launches=Launches(**columns), times_us=measured.times_us[chosen], problem=measured.problem[chosen]
+    )
 
 
 def joined(of: Iterable[Measured]) -> Measured:
@@ -107,6 +115,7 @@ def joined(of: Iterable[Measured]) -> Measured:
         np.concatenate([each.times_us for each in every]),
         np.concatenate([each.problem + first for each, first in zip(every, before, strict=False)]),
         np.concatenate([each.library_us for each in every]),
+        np.concatenate([each.by_present_kernels for each in every]),
     )
 
 

@@ -9,7 +9,7 @@ namespace warptile {
 
 // A tile of D and the part of K that it is summed over. (row, column) is its first element; `columns` of its columns
 // are in the group.
-struct GroupedTile {
+struct __align__(8) GroupedTile {
     int group, row, column, columns, k_begin, k_end;
 };
 
@@ -23,6 +23,43 @@ __device__ __forceinline__ int end_of_group(const OFFSET* ends, int group, int b
 
 // Both schedulers keep a reference to the kernel's parameters, which costs no registers between two tiles.
 
+// A group, from `begin` up to `end`.
+struct GroupRange {
+    int group, begin, end;
+    __device__ __forceinline__ int extent() const { return end - begin; }
+};
+
+// Groups in shared memory in falling order of their *weights*, equal ones as they come. More than MOST groups are not
+// sorted.
+template <int MOST>
+struct GroupTable {
+    GroupRange sorted[MOST];
+    int weights[MOST];
+
+    // All threads of the CTA write the table.
+    template <typename OFFSET, typename WEIGHT>
+    __device__ __forceinline__ void sort(const OFFSET* ends, int groups, int extent, const WEIGHT& weight_of) {
+        const int group = threadIdx.x;
+        if (groups > MOST) return;
+        GroupRange mine{group, 0, 0};
+        int weight = 0;
+        if (group < groups) {
+            for (int before = 0; before < group; ++before) mine.begin = end_of_group(ends, before, mine.begin, extent);
+            mine.end = end_of_group(ends, group, mine.begin, extent);
+            weight = weight_of(mine.extent());
+            weights[group] = weight;
+        }
+        __syncthreads();
+        if (group < groups) {
+            int rank = 0;
+            for (int other = 0; other < groups; ++other)
+                rank += weights[other] > weight || (weights[other] == weight && other < group);
+            sorted[rank] = mine;
+        }
+        __syncthreads();
+    }
+};
+
 // Groups of columns of D. A group is divided into tiles of nearly as many columns each, a multiple of STEP. Tiles are
 // numbered group by group, and inside of a group along its columns first: the CTAs that have the same rows of A at one
 // time share them in L2. Groups of wide tiles come first, so that what the last CTAs still have to do is short; with
@@ -30,47 +67,22 @@ __device__ __forceinline__ int end_of_group(const OFFSET* ends, int group, int b
 // through the groups once.
 template <typename TILE, int GROUP, int STEP, int MOST_SORTED, typename PARAMS>
 struct ColumnGroupScheduler {
-    struct Columns {
-        int group, begin, end;
-    };
-    // In shared memory: the groups in that order, and the columns of each one's tiles.
-    struct Table {
-        Columns sorted[MOST_SORTED];
-        int widths[MOST_SORTED];
-    };
+    using Table = GroupTable<MOST_SORTED>;
 
     const PARAMS& params;
     const Table& table;
     unsigned first_tile = 0, tiles_n = 0;  // those of the group begin at `first_tile`
     int place = -1;                        // in the order of groups
-    Columns columns = {-1, 0, 0};
+    GroupRange columns = {-1, 0, 0};
 
     // Columns of a tile of a group of `extent` columns; its last tile may have fewer.
     static __device__ __forceinline__ int width_of(int extent) {
         return tiles_along(extent, STEP * tiles_along(extent, TILE::BN)) * STEP;
     }
 
-    // All threads of the CTA write the table.
     static __device__ __forceinline__ void sort(const PARAMS& params, Table& table) {
-        const int groups = params.groups, extent = params.gemm.n, group = threadIdx.x;
-        if (groups > MOST_SORTED) return;
-        Columns mine{group, 0, 0};
-        int width = 0;
-        if (group < groups) {
-            for (int before = 0; before < group; ++before)
-                mine.begin = end_of_group(params.ends, before, mine.begin, extent);
-            mine.end = end_of_group(params.ends, group, mine.begin, extent);
-            if (mine.end > mine.begin) width = width_of(mine.end - mine.begin);
-            table.widths[group] = width;
-        }
-        __syncthreads();
-        if (group < groups) {
-            int rank = 0;
-            for (int other = 0; other < groups; ++other)
-                rank += table.widths[other] > width || (table.widths[other] == width && other < group);
-            table.sorted[rank] = mine;
-        }
-        __syncthreads();
+        table.sort(params.ends, params.groups, params.gemm.n,
+                   [](int extent) { return extent > 0 ? width_of(extent) : 0; });
     }
 
     // The tile of a number; false when there is none.
@@ -85,9 +97,9 @@ struct ColumnGroupScheduler {
                 const int begin = columns.end;
                 columns = {place, begin, end_of_group(params.ends, place, begin, params.gemm.n)};
             }
-            tiles_n = tiles_along(columns.end - columns.begin, TILE::BN);
+            tiles_n = tiles_along(columns.extent(), TILE::BN);
         }
-        const int width = width_of(columns.end - columns.begin);
+        const int width = width_of(columns.extent());
         const TilePosition position = grouped_tile<GROUP>(tile - first_tile, tiles_n, tiles_m);
         const int column = columns.begin + position.row * width;
         work = {columns.group, position.column * TILE::BM, column, min(columns.end - column, width), 0, params.gemm.k};
@@ -95,27 +107,47 @@ struct ColumnGroupScheduler {
     }
 };
 
-// Groups along K: each has a D of the same extents, and all tiles of one come before those of the next.
-template <typename TILE, int GROUP, typename PARAMS>
+// Groups along K: each has a D of the same extents, and as many tiles. A tile of a short group takes as long as it
+// takes to store it, one of a long group as long as its MMAs: the longest group and the shortest one are a pair, whose
+// tiles alternate, then the next ones of both, so that stores and MMAs overlap at all times. With more than MOST_SORTED
+// groups they come as they are, one after the other. A CTA asks for tiles with rising numbers.
+template <typename TILE, int GROUP, int MOST_SORTED, typename PARAMS>
 struct KGroupScheduler {
+    using Table = GroupTable<MOST_SORTED>;
+
     const PARAMS& params;
-    unsigned next_tile = blockIdx.x;
-    int group = 0, begin = 0;  // `group` begins at `begin`: where all groups before it have ended
+    const Table& table;
+    GroupRange walked = {-1, 0, 0};  // where groups are not sorted
 
-    __device__ __forceinline__ explicit KGroupScheduler(const PARAMS& params) : params(params) {}
+    static __device__ __forceinline__ void sort(const PARAMS& params, Table& table) {
+        table.sort(params.ends, params.groups, params.gemm.k, [](int extent) { return extent; });
+    }
 
-    // This CTA's next tile; false when there is none.
-    __device__ __forceinline__ bool next(GroupedTile& work) {
-        const int n = params.gemm.n, k = params.gemm.k;
+    // The tile of a number; false when there is none.
+    __device__ __forceinline__ bool find(unsigned tile, GroupedTile& work) {
+        const unsigned groups = params.groups, n = params.gemm.n;
         const unsigned tiles_m = tiles_along(params.gemm.m, TILE::BM), tiles_n = tiles_along(n, TILE::BN);
-        const int wanted = next_tile / (tiles_m * tiles_n);
-        if (wanted >= params.groups) return false;
-        while (group < wanted) begin = end_of_group(params.ends, group++, begin, k);
-        const int end = end_of_group(params.ends, group, begin, k);
-        const TilePosition position = grouped_tile<GROUP>(next_tile % (tiles_m * tiles_n), tiles_m, tiles_n);
+        const unsigned of_group = tiles_m * tiles_n;
+        if (tile >= groups * of_group) return false;
+        GroupRange k;
+        unsigned of_k;  // the tile's number among those of its group
+        if (groups <= MOST_SORTED) {
+            const unsigned pair = tile / (2 * of_group), in_pair = tile % (2 * of_group);
+            const bool alone = 2 * pair + 1 == groups;
+            k = table.sorted[alone || in_pair % 2 == 0 ? pair : groups - 1 - pair];
+            of_k = alone ? in_pair : in_pair / 2;
+        } else {
+            const int wanted = static_cast<int>(tile / of_group);
+            while (walked.group < wanted) {
+                const int group = walked.group + 1, begin = walked.end;
+                walked = {group, begin, end_of_group(params.ends, group, begin, params.gemm.k)};
+            }
+            k = walked;
+            of_k = tile % of_group;
+        }
+        const TilePosition position = grouped_tile<GROUP>(of_k, tiles_m, tiles_n);
         const int column = position.column * TILE::BN;
-        work = {group, position.row * TILE::BM, column, min(n - column, TILE::BN), begin, end};
-        next_tile += gridDim.x;
+        work = {k.group, position.row * TILE::BM, column, min(static_cast<int>(n) - column, TILE::BN), k.begin, k.end};
         return true;
     }
 };

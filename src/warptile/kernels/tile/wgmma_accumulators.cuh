@@ -103,8 +103,9 @@ struct WgmmaAccumulators
     using Part = AccumulatorTile<INSTRUCTION, typename OPERATION::ACC_ELEMENT, COLUMNS, M64_BLOCKS, UNALIGNED_A>;
 
     // Issues the wgmmas of the stage at a shared address, rows from `first_row` of A and columns from `first_column` of
-    // B on, as one group. Without `accumulate` they overwrite the accumulators. WIDTH: of the first columns alone.
-    template <int WIDTH = WIDTH_OF_PART>
+    // B on, as one group. Without `accumulate` they overwrite the accumulators. WIDTH: of the first columns alone;
+    // K_BLOCKS: of the first blocks of K alone.
+    template <int WIDTH = WIDTH_OF_PART, int K_BLOCKS = STAGE::A::K_BLOCKS>
     __device__ __forceinline__ void multiply(unsigned stage, int first_row, bool accumulate, int first_column = 0) {
         using NARROW = Wgmma<typename OPERATION::ELEMENT, typename OPERATION::MMA_ACCUMULATOR, WIDTH>;
         using REGISTERS_OF_WIDTH = typename NARROW::REGISTER(&)[NARROW::REGISTERS];
@@ -113,7 +114,7 @@ struct WgmmaAccumulators
             STAGE::B::descriptor(stage + STAGE::B_OFFSET) + STAGE::B::descriptor_offset(first_column, 0);
         wgmma_fence();
 #pragma unroll
-        for (int k_block = 0; k_block < STAGE::A::K_BLOCKS; ++k_block)
+        for (int k_block = 0; k_block < K_BLOCKS; ++k_block)
 #pragma unroll
             for (int m64 = 0; m64 < M64_BLOCKS; ++m64)
                 NARROW::template mma_async<OPERATION::A_COLUMN_MAJOR, !OPERATION::B_COLUMN_MAJOR>(

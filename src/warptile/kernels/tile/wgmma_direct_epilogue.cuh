@@ -72,22 +72,40 @@ __device__ __forceinline__ Vector<typename OPERATION::OUT, 2> epilogue_pair(cons
 // Most n8 blocks whose operands of an epilogue are in registers at a time.
 inline constexpr int LOADED_AHEAD = 4;
 
+// If all columns of the vectors that an epilogue reads are loaded at once, a consumer's thread has at most so many
+// registers for them, and so many for accumulators and them: with more, some kernels spill.
+inline constexpr int VECTOR_REGISTERS = 64, ACCUMULATOR_AND_VECTOR_REGISTERS = 168;
+
+// Whether what an epilogue reads for all columns of a warpgroup's part of D fits into registers: vectors alone.
+template <typename OPERATION, typename ACCUMULATORS>
+__device__ constexpr bool reads_all_at_once() {
+    using EPILOGUE = typename GemmParams<OPERATION>::EPILOGUE;
+    constexpr int OF_VECTORS = EPILOGUE::COLUMN_BYTES * ACCUMULATORS::N8_BLOCKS * 2 / 4;
+    constexpr int SETS = OPERATION::PROMOTED ? 2 : 1;
+    return EPILOGUE::COLUMN_BYTES >= 0 && ACCUMULATORS::M64_BLOCKS == 1 && OF_VECTORS <= VECTOR_REGISTERS &&
+           SETS * ACCUMULATORS::REGISTERS + OF_VECTORS <= ACCUMULATOR_AND_VECTOR_REGISTERS;
+}
+
 // Reads an epilogue's operands for a warpgroup's part of D, which begins at (row, column), a few n8 blocks ahead of the
 // elements that are computed: loads of the next blocks are under way while these are. SUBTILES are parts of D that are
-// computed and stored one after the other.
-template <typename OPERATION, typename ACCUMULATORS, typename SUBTILES>
+// computed and stored one after the other. ALL: the operands of all blocks are loaded at once, by `load_first`; else
+// every few blocks wait as long as L2 takes.
+template <typename OPERATION, typename ACCUMULATORS, typename SUBTILES, bool ALL = false>
 struct EpilogueReader {
     using GEMM = GemmParams<OPERATION>;
     using OUT = typename OPERATION::OUT;
     using LOADED = decltype(load_epilogue_pair(GEMM{}, 0, 0));
     static constexpr int N8_BLOCKS = SUBTILES::COLUMNS / 8;  // of a subtile
-    static constexpr int TOGETHER = N8_BLOCKS < LOADED_AHEAD ? N8_BLOCKS : LOADED_AHEAD;
+    static constexpr int TOGETHER = ALL ? ACCUMULATORS::N8_BLOCKS : N8_BLOCKS < LOADED_AHEAD ? N8_BLOCKS : LOADED_AHEAD;
     const GEMM& gemm;
     int row, column;
     LOADED ahead[TOGETHER][2];
 
     static __device__ __forceinline__ int m64_of(int subtile) { return subtile / SUBTILES::COUNT; }
     static __device__ __forceinline__ int first_of(int subtile) { return subtile % SUBTILES::ACROSS * N8_BLOCKS; }
+
+    // Starts the first loads.
+    __device__ __forceinline__ void load_first() { load(0, 0); }
 
     // Starts loads for blocks of a subtile from its block `begin` on. Inside of D there is no branch for each pair.
     __device__ __forceinline__ void load(int subtile, int begin) {
@@ -104,6 +122,11 @@ struct EpilogueReader {
     // of the next subtile, if that is before `end`.
     template <typename VISIT_TWO, typename VISIT>
     __device__ __forceinline__ void visit_blocks(int subtile, int end, const VISIT_TWO& visit_two, const VISIT& visit) {
+        if constexpr (ALL) {
+#pragma unroll
+            for (int n8 = 0; n8 < N8_BLOCKS; ++n8) visit(n8, &ahead[first_of(subtile) + n8]);
+            return;
+        }
 #pragma unroll
         for (int begin = 0; begin < N8_BLOCKS; begin += TOGETHER) {
             LOADED loaded[TOGETHER][2];

@@ -379,12 +379,14 @@ struct WgmmaEpilogue {
 
     struct NoReader {};
 
-    // What reads an epilogue's operands ahead, its first loads under way; nothing without an epilogue.
-    template <typename ACCUMULATORS>
+    // What reads an epilogue's operands ahead, its first loads under way; nothing without an epilogue. ALL: those of
+    // vectors alone are all under way, as far as registers hold them.
+    template <typename ACCUMULATORS, bool ALL = false>
     static __device__ __forceinline__ auto reader_of(const GemmParams<OPERATION>& gemm, int row, int column) {
-        if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
-            EpilogueReader<OPERATION, ACCUMULATORS, SUBTILES> reader{gemm, row, column};
-            reader.load(0, 0);
+        if constexpr (FUSION::FUSED) {
+            constexpr bool ALL_AT_ONCE = ALL && reads_all_at_once<OPERATION, ACCUMULATORS>();
+            EpilogueReader<OPERATION, ACCUMULATORS, SUBTILES, ALL_AT_ONCE> reader{gemm, row, column};
+            reader.load_first();
             return reader;
         } else {
             return NoReader{};

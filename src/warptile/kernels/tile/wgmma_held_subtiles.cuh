@@ -27,15 +27,16 @@ __device__ __forceinline__ void hold(Vector<OUT, 2>& pair) {
 }
 
 // What the overlapped epilogue does when a tile is finished: it stores the first AT_ONCE subtiles, or leaves that to
-// the store warp, and keeps the others in `held`, converted to D's type. WITH_C: beta is not zero.
+// the store warp, and keeps the others in `held`, converted to D's type. `reader` is the epilogue's `reader_of` this
+// part of D. WITH_C: beta is not zero.
 template <bool HAS_STORE_WARP, int AT_ONCE, bool WITH_C, bool HOLD, int M64_BLOCKS, int N8_BLOCKS,
-          typename ACCUMULATORS, typename EPILOGUE, typename OPERATION>
+          typename ACCUMULATORS, typename EPILOGUE, typename OPERATION, typename READER>
 __device__ __forceinline__ void finish_tile_with(Vector<typename OPERATION::OUT, 2> (&held)[M64_BLOCKS][N8_BLOCKS][2],
                                                  const ACCUMULATORS& accumulators, EPILOGUE& epilogue,
-                                                 const GemmParams<OPERATION>& gemm, int row, int column) {
+                                                 const GemmParams<OPERATION>& gemm, READER& reader, int row,
+                                                 int column) {
     using SUBTILES = typename EPILOGUE::SUBTILES;
     constexpr int END = M64_BLOCKS * SUBTILES::COUNT;
-    auto reader = EPILOGUE::template reader_of<ACCUMULATORS>(gemm, row, column);
 #pragma unroll
     for (int subtile = 0; subtile < AT_ONCE; ++subtile)
         epilogue.template store_or_enqueue<HAS_STORE_WARP>(
@@ -71,15 +72,16 @@ __device__ __forceinline__ void finish_tile_with(Vector<typename OPERATION::OUT,
 // The same, with two copies of the code unless it is known that there is no C: the compiler does not know that beta is
 // the same for all threads, and would branch at every pair of elements. (Behind that branch no conversion moves.)
 template <bool HAS_STORE_WARP, int AT_ONCE, bool READS_C = true, typename HELD, typename ACCUMULATORS,
-          typename EPILOGUE, typename OPERATION>
+          typename EPILOGUE, typename OPERATION, typename READER>
 __device__ __forceinline__ void finish_tile(HELD& held, const ACCUMULATORS& accumulators, EPILOGUE& epilogue,
-                                            const GemmParams<OPERATION>& gemm, int row, int column) {
+                                            const GemmParams<OPERATION>& gemm, READER& reader, int row, int column) {
     if constexpr (!READS_C) {
-        finish_tile_with<HAS_STORE_WARP, AT_ONCE, false, true>(held, accumulators, epilogue, gemm, row, column);
+        finish_tile_with<HAS_STORE_WARP, AT_ONCE, false, true>(held, accumulators, epilogue, gemm, reader, row, column);
     } else if (gemm.beta == typename OPERATION::SCALE(0)) {
-        finish_tile_with<HAS_STORE_WARP, AT_ONCE, false, false>(held, accumulators, epilogue, gemm, row, column);
+        finish_tile_with<HAS_STORE_WARP, AT_ONCE, false, false>(held, accumulators, epilogue, gemm, reader, row,
+                                                                column);
     } else {
-        finish_tile_with<HAS_STORE_WARP, AT_ONCE, true, false>(held, accumulators, epilogue, gemm, row, column);
+        finish_tile_with<HAS_STORE_WARP, AT_ONCE, true, false>(held, accumulators, epilogue, gemm, reader, row, column);
     }
 }
 

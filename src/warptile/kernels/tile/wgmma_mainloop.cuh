@@ -53,17 +53,23 @@ struct WgmmaMainloop {
     }
 
     // One iteration in two parts: `issue` starts the wgmmas of a stage, `complete` releases the stage before it. Work
-    // between them overlaps with the wgmmas. The tile's first iteration does not `accumulate`. WIDTH: the tile's first
-    // columns alone are multiplied.
-    template <int WIDTH = TILE::BN, typename ACCUMULATORS>
+    // between them overlaps with the wgmmas. The tile's first iteration does not `accumulate`. WIDTH and K_BLOCKS: the
+    // tile's first columns, and the stage's first blocks of K, alone are multiplied.
+    template <int WIDTH = TILE::BN, int K_BLOCKS = STAGE::A::K_BLOCKS, typename ACCUMULATORS>
     __device__ __forceinline__ void issue(ACCUMULATORS& accumulators, int first_row, bool accumulate) {
         pipeline.consumer_wait(state);
-        accumulators.template multiply<WIDTH>(pipeline.stage_address(state.stage), first_row, accumulate);
+        accumulators.template multiply<WIDTH, K_BLOCKS>(pipeline.stage_address(state.stage), first_row, accumulate);
     }
     template <typename RELEASE>
     __device__ __forceinline__ void complete(const RELEASE& release, bool accumulate) {
         wgmma_wait_group<1>();
         if (accumulate) release(previous);
+        previous = state.stage;
+        state.advance();
+    }
+
+    // In place of a tile's only iteration: its stage is not read.
+    __device__ __forceinline__ void pass() {
         previous = state.stage;
         state.advance();
     }

@@ -131,13 +131,27 @@ struct WgmmaSmemTile {
                                              k_offset + panel * ROW, start + box * LINES_OF_BOX, barrier);
     }
 
-    // Overwrites lines from `first` on with zeros; the work of THREADS threads, of which this is `thread`.
+    // Starts the loads of the first `k_blocks` blocks of K, of a tile whose lines run along M (N). The map's box has
+    // the lines of one block.
+    static constexpr int K_BLOCK_LINES = 32 / sizeof(ELEMENT), K_BLOCK_BYTES = PANELS * K_BLOCK_LINES * 128;
+    static __device__ __forceinline__ void load_k_blocks(unsigned to, const TensorMap& map, int start, int k_offset,
+                                                         unsigned barrier, int k_blocks) {
+        static_assert(!K_MAJOR && K_BLOCK_LINES % 8 == 0, "a block of K is whole swizzle atoms of eight lines");
+#pragma unroll
+        for (int panel = 0; panel < PANELS; ++panel)
+#pragma unroll 1
+            for (int line = 0; line < k_blocks * K_BLOCK_LINES; line += K_BLOCK_LINES)
+                cp_async_bulk_tensor_load_2d(to + panel * PANEL_BYTES + line * 128, map, start + panel * ROW,
+                                             k_offset + line, barrier);
+    }
+
+    // Overwrites lines from `first` up to `end` with zeros; the work of THREADS threads, of which this is `thread`.
     template <int THREADS>
-    static __device__ __forceinline__ void clear_lines(unsigned at, int first, int thread) {
+    static __device__ __forceinline__ void clear_lines(unsigned at, int first, int end, int thread) {
 #pragma unroll 1
         for (int panel = 0; panel < PANELS; ++panel)
 #pragma unroll 1
-            for (int byte = (first * 8 + thread) * 16; byte < PANEL_BYTES; byte += THREADS * 16)
+            for (int byte = (first * 8 + thread) * 16; byte < end * 128; byte += THREADS * 16)
                 st_shared(at + panel * PANEL_BYTES + byte, Packet<16>{});
     }
 

@@ -12,13 +12,14 @@
 
 namespace warptile {
 
-// map_a has a third dimension, the group; with groups along K map_d has it.
+// map_a has a third dimension, the group; with groups along K map_d has it. Boxes of map_a_block and map_b_block have
+// one block of K: of the last K tile of a group along K, they load what the group has.
 template <typename CONFIG>
 struct WgmmaGroupedParams {
     GemmParams<typename CONFIG::OPERATION> gemm;
-    TensorMap map_a, map_b, map_d;
+    TensorMap map_a, map_b, map_d, map_a_block, map_b_block;
     const typename CONFIG::OFFSET* ends;
-    unsigned* counters;  // with groups of columns: tiles that were taken, and CTAs that found no more
+    unsigned* counters;  // of tiles that were taken, and of CTAs that found no more
     int groups;
     long long batch_stride_d;
 };
@@ -55,14 +56,15 @@ struct WgmmaGrouped {
     static constexpr int OVERLAPPED = STORE_BY_TMA ? SUBTILES::COUNT : 0;
 
     using PARAMS = WgmmaGroupedParams<CONFIG>;
-    using COLUMN_SCHEDULER = ColumnGroupScheduler<TILE, CONFIG::GROUP, STEP, CONFIG::MOST_SORTED, PARAMS>;
-    using SCHEDULER = typename Choice<ALONG_K, KGroupScheduler<TILE, CONFIG::GROUP, PARAMS>, COLUMN_SCHEDULER>::type;
-    // What groups of columns have in shared memory beside stages and epilogue buffers.
+    using SCHEDULER =
+        typename Choice<ALONG_K, KGroupScheduler<TILE, CONFIG::GROUP, CONFIG::MOST_SORTED, PARAMS>,
+                        ColumnGroupScheduler<TILE, CONFIG::GROUP, STEP, CONFIG::MOST_SORTED, PARAMS>>::type;
+    // What is in shared memory beside stages and epilogue buffers.
     struct Shared {
-        typename COLUMN_SCHEDULER::Table table;
-        unsigned tiles[STAGES];  // number of the tile whose first K tile is in a stage
+        typename SCHEDULER::Table table;
+        GroupedTile tiles[STAGES];  // the tile whose first K tile is in a stage
     };
-    static constexpr int SHARED_BYTES = ALONG_K ? 0 : (static_cast<int>(sizeof(Shared)) + 15) / 16 * 16;
+    static constexpr int SHARED_BYTES = (static_cast<int>(sizeof(Shared)) + 15) / 16 * 16;
     using MAINLOOP = WgmmaMainloop<OPERATION, TILE, STAGES, CONSUMERS * EPILOGUE::BYTES + SHARED_BYTES>;
     using STAGE = typename MAINLOOP::STAGE;
     static constexpr int SHARED_OFFSET = STAGES * STAGE::BYTES + CONSUMERS * EPILOGUE::BYTES;
@@ -78,7 +80,8 @@ __device__ __forceinline__ void load_grouped_tile(typename KERNEL::MAINLOOP& mai
     using ELEMENT = typename KERNEL::OPERATION::ELEMENT;
     const int boxes = static_cast<int>(tiles_along(work.columns, KERNEL::BOX));
     const int bytes = STAGE::A::BYTES + boxes * KERNEL::BOX * TILE::BK * static_cast<int>(sizeof(ELEMENT));
-    const int k_tiles = mainloop.k_tiles(work.k_end - work.k_begin);
+    const int k_extent = work.k_end - work.k_begin;
+    const int k_tiles = KERNEL::ALONG_K ? k_extent / TILE::BK : mainloop.k_tiles(k_extent);
     auto& state = mainloop.state;
     for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
         const int k = work.k_begin + k_tile * TILE::BK;
@@ -93,6 +96,21 @@ __device__ __forceinline__ void load_grouped_tile(typename KERNEL::MAINLOOP& mai
         } else {
             STAGE::B::template load_boxes<KERNEL::BOX>(b, params.map_b, work.column, k, full, boxes);
         }
+        state.advance();
+    }
+    if constexpr (KERNEL::ALONG_K) {
+        // The last K tile, if the group has a part of it: the blocks of K that are in the group. A group without K has
+        // such a K tile too, of no block.
+        const int inside = k_extent % TILE::BK, k = work.k_end - inside;
+        if (inside == 0 && k_tiles > 0) return;
+        mainloop.pipeline.producer_acquire(state);
+        if (k_tiles == 0) announce(state.stage);
+        const unsigned stage = mainloop.pipeline.stage_address(state.stage), b = stage + STAGE::B_OFFSET;
+        const unsigned full = mainloop.pipeline.full_barrier(state.stage);
+        const int k_blocks = static_cast<int>(tiles_along(inside, STAGE::A::K_BLOCK_LINES));
+        mbarrier_arrive_expect_tx(full, k_blocks * (STAGE::A::K_BLOCK_BYTES + STAGE::B::K_BLOCK_BYTES));
+        STAGE::A::load_k_blocks(stage, params.map_a_block, work.row, k, full, k_blocks);
+        STAGE::B::load_k_blocks(b, params.map_b_block, work.column, k, full, k_blocks);
         state.advance();
     }
 }
@@ -159,22 +177,10 @@ struct GroupedConsumer {
         ACCUMULATORS accumulators;
         accumulators.zero();  // else those of all widths would be live at one time: the compiler takes them for inputs
         accumulators.fence_operands();
-        const int k_tiles = mainloop.k_tiles(k_extent);
         if constexpr (OPERATION::PROMOTED) {
-            accumulate_in_two_levels<WIDTH>(accumulators, work, k_tiles);
+            accumulate_in_two_levels<WIDTH>(accumulators, work, mainloop.k_tiles(k_extent));
         } else {
-            const auto release = [&](int stage) { mainloop.release(stage); };
-#pragma unroll
-            for (int k_tile = 0; k_tile < OVERLAPPED; ++k_tile) {
-                if (k_tile < k_tiles) issue<WIDTH>(accumulators, k_tile, k_extent);
-                store_held(k_tile);
-                if (k_tile < k_tiles) mainloop.complete(release, k_tile > 0);
-            }
-            for (int k_tile = OVERLAPPED; k_tile < k_tiles; ++k_tile) {
-                issue<WIDTH>(accumulators, k_tile, k_extent);
-                mainloop.complete(release, k_tile > 0);
-            }
-            mainloop.mma_tail(accumulators, release);
+            accumulate<WIDTH>(accumulators, k_extent);
         }
 
         // From here on the epilogue is that of this tile.
@@ -186,7 +192,47 @@ struct GroupedConsumer {
             gemm.n = work.column + work.columns;
         }
         if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) gemm.select_matrix(params.gemm, work.group);
-        finish_tile<false, 0, false>(held, accumulators, epilogue, gemm, row, column);
+        auto reader = EPILOGUE::template reader_of<ACCUMULATORS>(gemm, row, column);
+        finish_tile<false, 0, false>(held, accumulators, epilogue, gemm, reader, row, column);
+    }
+
+    // K tiles one by one; of a group along K the last one as far as the group has it.
+    template <int WIDTH>
+    __device__ __forceinline__ void accumulate(ACCUMULATORS& accumulators, int k_extent) {
+        const auto release = [&](int stage) { mainloop.release(stage); };
+        const int k_tiles = KERNEL::ALONG_K ? k_extent / TILE::BK : mainloop.k_tiles(k_extent);
+#pragma unroll
+        for (int k_tile = 0; k_tile < OVERLAPPED; ++k_tile) {
+            if (k_tile < k_tiles) mainloop.template issue<WIDTH>(accumulators, first_row, k_tile > 0);
+            store_held(k_tile);
+            if (k_tile < k_tiles) mainloop.complete(release, k_tile > 0);
+        }
+        for (int k_tile = OVERLAPPED; k_tile < k_tiles; ++k_tile) {
+            mainloop.template issue<WIDTH>(accumulators, first_row, k_tile > 0);
+            mainloop.complete(release, k_tile > 0);
+        }
+        if constexpr (KERNEL::ALONG_K) {
+            const int inside = k_extent % TILE::BK;
+            if (inside > 0) {
+                issue_rest<WIDTH, 1>(accumulators, inside, k_tiles > 0);
+                mainloop.complete(release, k_tiles > 0);
+            } else if (k_tiles == 0) {
+                mainloop.pass();
+            }
+        }
+        mainloop.mma_tail(accumulators, release);
+    }
+
+    // Multiplies the blocks of K of which a part is `inside` of the group, K_BLOCKS of them or more.
+    template <int WIDTH, int K_BLOCKS>
+    __device__ __forceinline__ void issue_rest(ACCUMULATORS& accumulators, int inside, bool accumulate) {
+        using A = typename KERNEL::STAGE::A;
+        constexpr int LINES = K_BLOCKS * A::K_BLOCK_LINES;
+        if constexpr (K_BLOCKS < A::K_BLOCKS) {
+            if (inside > LINES) return issue_rest<WIDTH, K_BLOCKS + 1>(accumulators, inside, accumulate);
+        }
+        if (inside < LINES) clear_behind_group(inside, LINES);
+        mainloop.template issue<WIDTH, K_BLOCKS>(accumulators, first_row, accumulate);
     }
 
     // As wgmma-two-level: sums of 128 along K are promoted to the accumulators, which begin at zero, times the scales
@@ -223,51 +269,44 @@ struct GroupedConsumer {
         }
     }
 
-    template <int WIDTH>
-    __device__ __forceinline__ void issue(ACCUMULATORS& accumulators, int k_tile, int k_extent) {
-        const int inside = k_extent - k_tile * TILE::BK;
-        if (KERNEL::ALONG_K && inside < TILE::BK) clear_behind_group(inside);
-        mainloop.template issue<WIDTH>(accumulators, first_row, k_tile > 0);
-    }
-
-    // What is behind the end of a group along K belongs to the next one: in the stage that comes next, of which
-    // `inside` K units are in the group, all consumers overwrite the others with zeros, of both operands.
-    __device__ __forceinline__ void clear_behind_group(int inside) const {
+    // What is behind the end of a group along K belongs to the next one: in the stage that comes next all consumers
+    // overwrite K units from `inside` up to `end` with zeros, of both operands.
+    __device__ __forceinline__ void clear_behind_group(int inside, int end) const {
         using STAGE = typename KERNEL::STAGE;
         constexpr int THREADS = KERNEL::CONSUMERS * WARPGROUP;
         mainloop.pipeline.consumer_wait(mainloop.state);
         const unsigned stage = mainloop.pipeline.stage_address(mainloop.state.stage);
-        STAGE::A::template clear_lines<THREADS>(stage, inside, threadIdx.x - WARPGROUP);
-        STAGE::B::template clear_lines<THREADS>(stage + STAGE::B_OFFSET, inside, threadIdx.x - WARPGROUP);
+        STAGE::A::template clear_lines<THREADS>(stage, inside, end, threadIdx.x - WARPGROUP);
+        STAGE::B::template clear_lines<THREADS>(stage + STAGE::B_OFFSET, inside, end, threadIdx.x - WARPGROUP);
         fence_proxy_async();
         bar_sync<THREADS>(KERNEL::CONSUMERS + 1);
     }
 };
 
-// Groups of columns: a CTA takes the next tile whenever it is free, as tiles differ in size. The producer asks for a
-// tile's number one tile ahead; consumers find the number beside the stage that has the tile's first K tile.
+// A CTA takes the next tile whenever it is free, as tiles differ in size. The producer asks for a tile's number one
+// tile ahead, finds the tile, and writes it beside the stage that gets its first K tile; consumers read it there, which
+// takes them less time than to find it.
 template <typename KERNEL>
 struct TilesOnDemand {
     using PARAMS = typename KERNEL::PARAMS;
-    static constexpr unsigned NO_MORE = ~0u;
+    static constexpr int NO_MORE = -1;  // in place of a group
 
     typename KERNEL::MAINLOOP& mainloop;
     const PARAMS& params;
     typename KERNEL::Shared& shared;
-    typename KERNEL::SCHEDULER scheduler{params, shared.table};
 
     // The producer, one thread.
     __device__ __forceinline__ void load() {
+        typename KERNEL::SCHEDULER scheduler{params, shared.table};
         GroupedTile work;
         unsigned next = blockIdx.x;
         while (scheduler.find(next, work)) {
-            const unsigned tile = next;
             next = gridDim.x + atom_relaxed_gpu_add(params.counters, 1);
-            load_grouped_tile<KERNEL>(mainloop, work, params, [&](int stage) { shared.tiles[stage] = tile; });
+            load_grouped_tile<KERNEL>(mainloop, work, params, [&](int stage) { shared.tiles[stage] = work; });
         }
         const auto& state = mainloop.state;
         mainloop.pipeline.producer_acquire(state);
-        shared.tiles[state.stage] = NO_MORE;
+        shared.tiles[state.stage].group = NO_MORE;
         mbarrier_arrive(mainloop.pipeline.full_barrier(state.stage));
         // The last CTA leaves the counters at zero.
         if (atom_acq_rel_gpu_inc(params.counters + 1, gridDim.x - 1) == gridDim.x - 1)
@@ -275,11 +314,11 @@ struct TilesOnDemand {
     }
 
     // A consumer's next tile; false when there is none.
-    __device__ __forceinline__ bool next(GroupedTile& work, const typename KERNEL::EPILOGUE& epilogue) {
+    __device__ __forceinline__ bool next(GroupedTile& work, const typename KERNEL::EPILOGUE& epilogue) const {
         mainloop.pipeline.consumer_wait(mainloop.state);
-        const unsigned tile = shared.tiles[mainloop.state.stage];
+        work = shared.tiles[mainloop.state.stage];
         epilogue.sync_warpgroup();  // all warps have read it before the first thread releases the stage
-        return scheduler.find(tile, work);
+        return work.group != NO_MORE;
     }
 };
 
@@ -303,30 +342,17 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
 
     const int group = warpgroup_index();
     auto& shared = *reinterpret_cast<typename KERNEL::Shared*>(memory + KERNEL::SHARED_OFFSET);
-    if constexpr (!KERNEL::ALONG_K) KERNEL::SCHEDULER::sort(params, shared.table);
+    KERNEL::SCHEDULER::sort(params, shared.table);
     if (group == 0) {
         setmaxnreg_dec<40>();
-        if (elect_one_of_warp(0)) {
-            if constexpr (KERNEL::ALONG_K) {
-                typename KERNEL::SCHEDULER scheduler(params);
-                for (GroupedTile work; scheduler.next(work);)
-                    load_grouped_tile<KERNEL>(mainloop, work, params, [](int) {});
-            } else {
-                TilesOnDemand<KERNEL>{mainloop, params, shared}.load();
-            }
-        }
+        if (elect_one_of_warp(0)) TilesOnDemand<KERNEL>{mainloop, params, shared}.load();
     } else {
         setmaxnreg_inc<232>();
         const unsigned buffers = mainloop.extra() + (group - 1) * EPILOGUE::BYTES;
         EPILOGUE epilogue{gemm, params.map_d, {buffers, 0}, group, 0, params.batch_stride_d};
         GroupedConsumer<KERNEL> consumer{mainloop, gemm, epilogue, params, (group - 1) * 64};
-        if constexpr (KERNEL::ALONG_K) {
-            typename KERNEL::SCHEDULER scheduler(params);
-            for (GroupedTile work; scheduler.next(work);) consumer.compute(work);
-        } else {
-            TilesOnDemand<KERNEL> tiles{mainloop, params, shared};
-            for (GroupedTile work; tiles.next(work, epilogue);) consumer.compute(work);
-        }
+        TilesOnDemand<KERNEL> tiles{mainloop, params, shared};
+        for (GroupedTile work; tiles.next(work, epilogue);) consumer.compute(work);
         consumer.store_held();
         epilogue.finish();
     }

@@ -67,7 +67,8 @@ __global__ void __launch_bounds__(3 * WARPGROUP, 1)
             row = work.row + consumer * ROWS;
             column = work.column;
             holding = true;
-            finish_tile<false, AT_ONCE>(held, accumulators, epilogue, gemm, row, column);
+            auto reader = EPILOGUE::template reader_of<ACCUMULATORS>(gemm, row, column);
+            finish_tile<false, AT_ONCE>(held, accumulators, epilogue, gemm, reader, row, column);
         }
         if (holding)
 #pragma unroll

@@ -49,14 +49,17 @@ ENDS = "offsets"
 """Name of the memory that holds where groups end."""
 
 COUNTERS = "tile counters"
-"""Name of the workspace with two counters, with groups of rows: of tiles that were taken, and of CTAs that found no
-more."""
+"""Name of the workspace with two counters: of tiles that were taken, and of CTAs that found no more."""
 
 MOST_SORTED = 64
-"""Most groups of rows that are taken in the order of their tiles' width."""
+"""Most groups that are sorted: groups of rows by the width of their tiles, groups along K by their extent."""
 
-SORTED_BYTES, STAGE_NUMBER_BYTES = 16, 4
-"""Shared memory for a group of rows, ``ColumnGroupScheduler::Table``, and for the number of a stage's tile."""
+SORTED_BYTES, TILE_BYTES = 16, 24
+"""Shared memory for a group, ``GroupTable``, and for the tile of a stage, ``GroupedTile``."""
+
+K_BLOCK = 16
+"""K units of an instruction on 16-bit operands: of the last K tile of a group along K as many blocks are loaded and
+multiplied as the group has."""
 
 WIDE: Config = {"BM": 128, "BN": 256, "BK": 64, "STAGES": 4, "STEP": 32, "BOX": 64, "GROUP": 8}
 MEDIUM: Config = {"BM": 128, "BN": 128, "BK": 64, "STAGES": 6, "STEP": 32, "BOX": 32, "GROUP": 8}
@@ -233,8 +236,7 @@ def _shared_bytes(problem: GroupedProblem, config: Config) -> int:
     seen = problem.view.problem
     subtiles = _subtiles(problem, config)
     output = CONSUMERS * subtiles.buffers * subtiles.bytes
-    if problem.along == "rows":
-        output += round_up(MOST_SORTED * SORTED_BYTES + config["STAGES"] * STAGE_NUMBER_BYTES, 16)
+    output += round_up(MOST_SORTED * SORTED_BYTES + config["STAGES"] * TILE_BYTES, 16)
     return tiles.shared_bytes(config["STAGES"], tiles.stage_bytes(seen, config), output)
 
 
@@ -261,7 +263,7 @@ def resolve(problem: GroupedProblem, config: Config, device: DeviceLimits = REFE
         params=Params(_members(problem, config)),
         dynamic_shared_bytes=_shared_bytes(problem, config),
         capability=tiles.CAPABILITY,
-        kernel_workspaces=() if problem.along == "k" else (Workspace(COUNTERS, 8, zero=True),),
+        kernel_workspaces=(Workspace(COUNTERS, 8, zero=True),),
         overlaps_previous=device.max_ctas is None,
         waits=False,
     )
@@ -300,9 +302,12 @@ def _members(problem: GroupedProblem, config: Config) -> tuple[tuple[str, Field]
     map_b = _map(view.b, seen.b, lines_b, box_b)
     if along_k:
         map_a = _map(view.a, seen.a, lines_a, box_a)
+        map_a_block = _map(view.a, seen.a, lines_a, (part_a.row_units, K_BLOCK))
+        map_b_block = _map(view.b, seen.b, lines_b, (part_b.row_units, K_BLOCK))
         of_d = groups, problem.d.batch_stride
     else:
-        map_a = _map(view.a, seen.a, lines_a, box_a, (groups, problem.group_stride))
+        map_a = map_a_block = _map(view.a, seen.a, lines_a, box_a, (groups, problem.group_stride))
+        map_b_block = map_b
         of_d = None
     map_d = map_b  # stands in for it where TMA does not store D
     if d_is_aligned(seen):
@@ -310,7 +315,8 @@ def _members(problem: GroupedProblem, config: Config) -> tuple[tuple[str, Field]
         map_d = _map("D", seen.d, lines_d, subtiles.box, of_d, swizzle=subtiles.swizzle, l2_promotion="none")
     return (
         *gemm_members(view), ("map_a", map_a), ("map_b", map_b), ("map_d", map_d),
-        ("ends", Pointer(ENDS)), ("counters", Pointer(None if along_k else COUNTERS)),
+        ("map_a_block", map_a_block), ("map_b_block", map_b_block),
+        ("ends", Pointer(ENDS)), ("counters", Pointer(COUNTERS)),
         ("groups", Scalar("s32", groups)),
         ("batch_stride_d", Scalar("s64", problem.d.batch_stride)),
     )  # fmt: skip

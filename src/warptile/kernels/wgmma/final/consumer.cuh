@@ -202,17 +202,21 @@ __device__ __forceinline__ void overlapped_mainloop(const ConsumerMainloop<KERNE
                 mainloop.complete(false);
             }
         }
+        // The tile before is stored: from here on the epilogue is that of this tile. What it reads first is loaded into
+        // the registers that held the other's results, while the rest of this one is multiplied.
+        select_batch<KERNEL>(epilogue, gemm, batch, work);
+        held_row = work.row + mainloop.first_row;
+        held_column = work.column + mainloop.first_column;
+        holding = true;
+        auto reader =
+            KERNEL::EPILOGUE::template reader_of<typename KERNEL::ACCUMULATORS, true>(gemm, held_row, held_column);
         for (int k_tile = HELD * apart; k_tile < work.k_tiles; ++k_tile) {
             mainloop.issue(false);
             mainloop.complete(false);
         }
         mainloop.tail();
-        select_batch<KERNEL>(epilogue, gemm, batch, work);
-        held_row = work.row + mainloop.first_row;
-        held_column = work.column + mainloop.first_column;
-        holding = true;
-        finish_tile<HAS_STORE_WARP, AT_ONCE, KERNEL::CONFIG::READS_C>(held, accumulators, epilogue, gemm, held_row,
-                                                                      held_column);
+        finish_tile<HAS_STORE_WARP, AT_ONCE, KERNEL::CONFIG::READS_C>(held, accumulators, epilogue, gemm, reader,
+                                                                      held_row, held_column);
     }
     if (holding) {
         if constexpr (HAS_STORE_WARP) epilogue.drain();

@@ -12,7 +12,7 @@ from warptile.arrays.array_view import is_tracer
 from warptile.arrays.epilogue_operands import check_names
 from warptile.arrays.jax_arrays import gpu_views
 from warptile.arrays.mixtures import refuse_beside_tracers
-from warptile.arrays.options import refuse_unknown
+from warptile.arrays.options import fixed, refuse_unknown
 from warptile.calls.binding import bind, bind_fused
 from warptile.calls.call_options import CallOptions, said_of
 from warptile.calls.chosen_kernel import chosen_kernel
@@ -171,6 +171,7 @@ def matmul(
     if scale_a is not None or scale_b is not None:
         scale_a, scale_b = read_on_host(scale_a, "scale_a"), read_on_host(scale_b, "scale_b")
         scaled = scaled or is_array(scale_a) or is_array(scale_b)
+    config = config if config is None else fixed(config)
     said = (
         alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend,
         batch_invariant,

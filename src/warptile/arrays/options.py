@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -242,6 +242,33 @@ def flag(given: Any, argument: str) -> bool:
     if isinstance(given, (bool, np.bool_)):
         return bool(given)
     raise ArgumentTypeError(f"{argument}: got {given!r}; it takes True or False, such as {argument}=True")
+
+
+class FixedConfig(Mapping[str, Any]):
+    """A configuration as it was when a call was given it: what the call is found by when it is repeated."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._items = tuple(config.items())
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(self._items)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict(self._items))
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FixedConfig) and self._items == other._items
+
+    def __hash__(self) -> int:
+        return hash(self._items)
+
+
+def fixed(config: Any) -> Any:
+    """A configuration that does not change when the caller's does; what is none is returned as it is."""
+    return FixedConfig(config) if isinstance(config, Mapping) else config
 
 
 def tunables(config: Any, rung: str | None) -> dict[str, int] | None:

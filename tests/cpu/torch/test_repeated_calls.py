@@ -24,6 +24,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning") 
 M, N, K = 128, 160, 256
 FLOAT8 = torch.float8_e4m3fn
 
+OVERLAP = {"BM": 128, "BN": 64, "BK": 64, "STAGES": 4, "GROUP": 8, "SMS": 132}
+FINAL = {
+    "BM": 128, "BN": 64, "BK": 64, "STAGES": 4, "CONSUMERS": 2, "PINGPONG": 0, "CM": 1, "CN": 1, "GROUP": 8,
+    "ALONG_N": 0, "OVERLAP": 0, "STREAM": 0, "SPLITS": 1, "SWAP": 0, "SMS": 132,
+}  # fmt: skip
+"""Configurations of wgmma-overlap and wgmma-final."""
+
 
 class Recorded(StubbedGpu):
     """A stubbed GPU that tells launches of the long way, which packs parameters, from those of bound calls.
@@ -184,6 +191,9 @@ CALLS = {
     ),
     "split with an epilogue": lambda a32, split, columns: wt.matmul(
         a32, split, epilogue=lambda acc, columns: acc + columns, columns=columns
+    ),
+    "configuration and epilogue": lambda a, b, bias: wt.matmul(
+        a, b, epilogue=activated, bias=bias, factor=2.0, rung="wgmma-final", config=dict(FINAL)
     ),
     "two outs": lambda a, b, out, other: wt.matmul(a, b, epilogue=lambda acc: (wt.relu(acc), acc), out=(out, other)),
     "linear, scaled": lambda x8, w8, x_rows, columns: wt.linear(x8, w8, scale_a=x_rows, scale_b=columns),
@@ -642,3 +652,12 @@ def test_autocast_sees_calls_of_float32_that_were_bound(gpu, monkeypatch):
             autocasts = True
             wt.matmul(a, b, epilogue=wt.gelu)
         assert len(seen) == cast
+
+
+def test_a_configuration_that_has_changed_since_is_another_call(gpu):
+    a, b, config = drawn(M, K), drawn(K, N), dict(OVERLAP)
+    for bn in (64, 128, 64):
+        config["BN"] = bn
+        wt.matmul(a, b, rung="wgmma-overlap", config=config)
+        found, _ = gpu.launched(lambda: wt.matmul(a, b, rung="wgmma-overlap", config=config))
+        assert found[0].grid[0] == -(-N // bn)

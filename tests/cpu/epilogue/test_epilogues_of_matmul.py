@@ -98,6 +98,32 @@ def test_schedules_of_the_last_rung(name, batch):
     assert np.abs(d - (wt.gelu(exact) + res.astype(np.float64))).max() < 0.02
 
 
+@pytest.mark.parametrize(
+    ("changes", "dtype", "out"),
+    [
+        ({"BM": 192, "SWAP": 1}, "bfloat16", "float32"),  # two subtiles below each other, in three blocks of 64 rows
+        ({}, "bfloat16", "bfloat16"),
+        *([({"BM": 256, "SWAP": 1}, "bfloat16", "float32"), ({"BM": 192, "BN": 128, "SWAP": 1}, "float16", "float32"),
+           ({"SWAP": 1}, E4M3, "bfloat16"), ({"BN": 128}, E4M3, "float16"), ({"BN": 208}, "float16", "float16"),
+           ({"BN": 256}, "bfloat16", "bfloat16")] if ALL else []),
+    ],
+)  # fmt: skip
+def test_vectors_of_tiles_that_are_stored_during_the_next_one(changes, dtype, out):
+    """Each CTA has several tiles: what is read for one is not what the next one needs."""
+    rng = np.random.default_rng(6)
+    m, n, k = 264, 280, 640 if dtype is E4M3 else 832 if ALL else 576
+    a, b = drawn(rng, m, k, dtype=dtype), drawn(rng, n, k, dtype=dtype).T
+    bias, column, row = (drawn(rng, *shape, dtype="float32") for shape in ((n,), (n,), (m, 1)))
+    d = wt.matmul(
+        a, b, epilogue=lambda acc, bias, column, row: acc * row * column + bias, out_dtype=out, bias=bias,
+        column=column, row=row, rung="wgmma-final", config=small("wgmma-final", OVERLAP=1, **changes)
+        | {"BK": 128 if dtype is E4M3 else 64},
+    )  # fmt: skip
+    exact = product(a, b) * row * column + bias
+    size = np.abs(product(np.abs(a), np.abs(b)) * row * column)
+    assert (np.abs(np.float64(d) - exact) <= size * 2.0**-8 + np.abs(exact) * 2.0**-8 + 1e-3).all()
+
+
 def test_operands_broadcast_in_any_layout():
     rng = np.random.default_rng(4)
     a, b = drawn(rng, 2, 3, 5, 8), drawn(rng, 3, 9, 8).swapaxes(-1, -2)  # need no copies

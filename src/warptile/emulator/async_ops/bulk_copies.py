@@ -8,7 +8,9 @@ once), ``random:SEED`` (at any later bulk instruction). Until then the destinati
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,11 +79,12 @@ class BulkCopies:
         self._schedule = schedule
         self._random = np.random.default_rng(int(schedule.partition(":")[2] or 0))
         self._committed: NDArray[np.int64] = np.zeros(lanes, dtype=np.int64)
-        self._loads: list[BulkTransfer] = []
+        self._loads: defaultdict[int, list[BulkTransfer]] = defaultdict(list)  # by mbarrier
         self._stores: list[BulkTransfer] = []
         self._read_stores: list[BulkTransfer] = []  # those whose thread has waited for the reading
         self._moving: list[BulkTransfer] = []  # under a random schedule, what has not been written
-        self._brought: list[tuple[Mbarrier, int, BulkTransfer]] = []
+        # By mbarrier: it, and what it has counted, with its phase.
+        self._brought: dict[int, tuple[Mbarrier, list[tuple[int, BulkTransfer]]]] = {}
         mbarriers.finishers.append(self.bring)
         mbarriers.observers.append(self.observed)
         self._other_copy_into = memory.copy_into
@@ -112,10 +115,10 @@ class BulkCopies:
         else:
             if transfer.reduction is None:
                 target[0].mark(target[1], CHUNK_BYTES, MAPPED | IN_FLIGHT)
-            self._loads.append(transfer)
+            self._loads[transfer.barrier].append(transfer)
         if self._schedule == "earliest":
             self._write(transfer)
-            self._loads = [each for each in self._loads if not each.written]
+            self._drop_written()
         elif self._schedule.startswith("random"):
             self._moving.append(transfer)
         self._finish_some()
@@ -152,8 +155,7 @@ class BulkCopies:
 
     def bring(self, offset: int) -> bool:
         """Finish every copy that brings bytes to the mbarrier at ``offset``; whether there was one."""
-        due = [transfer for transfer in self._loads if transfer.barrier == offset]
-        self._loads = [transfer for transfer in self._loads if transfer.barrier != offset]
+        due = self._loads.pop(offset, [])
         for transfer in due:
             self._write(transfer)
         return bool(due)
@@ -165,13 +167,11 @@ class BulkCopies:
         """
         races = self._memory.races
         assert races is not None
-        rest = []
-        for entry in self._brought:
-            if entry[0] is barrier and entry[1] < barrier.phase:
-                races.bulk_written(entry[2])
-            else:
-                rest.append(entry)
-        self._brought = rest
+        known, counted = self._brought.get(id(barrier), (barrier, []))
+        for phase, transfer in counted:
+            if phase < barrier.phase:
+                races.bulk_written(transfer)
+        self._brought[id(barrier)] = known, [entry for entry in counted if entry[0] >= barrier.phase]
 
     def end_wave(self) -> None:
         """The CTAs are gone: what they stored arrives.
@@ -194,11 +194,11 @@ class BulkCopies:
     @property
     def unfinished(self) -> int:
         """Copies into shared memory that nobody has waited for."""
-        return len(self._loads)
+        return sum(map(len, self._loads.values()))
 
     def into(self, offset: int, size: int) -> Instruction | None:
         """The instruction of an unfinished copy to one of ``size`` bytes from ``offset`` on in shared space."""
-        for transfer in self._loads:
+        for transfer in chain.from_iterable(self._loads.values()):
             places = transfer.target[1]
             if ((places < offset + size) & (offset < places + CHUNK_BYTES)).any():
                 return transfer.instruction
@@ -213,7 +213,11 @@ class BulkCopies:
             if self._random.random() < 0.25:
                 self._write(transfer)
         self._moving = [each for each in self._moving if not each.written]
-        self._loads = [each for each in self._loads if not each.written]
+        self._drop_written()
+
+    def _drop_written(self) -> None:
+        for barrier, loads in self._loads.items():
+            self._loads[barrier] = [each for each in loads if not each.written]
 
     def _check_source(self, transfer: BulkTransfer, one: Active) -> None:
         """Every byte that is read must be there; of a chunk at the edge of a tensor only what lies inside.
@@ -284,7 +288,8 @@ class BulkCopies:
         if transfer.barrier is not None:
             if self._memory.races is not None:
                 barrier = self._mbarriers.find(transfer.instruction, transfer.lane, transfer.barrier)
-                self._brought.append((barrier, barrier.phase, transfer))
+                _, counted = self._brought.setdefault(id(barrier), (barrier, []))
+                counted.append((barrier.phase, transfer))
             self._mbarriers.complete_tx(
                 transfer.instruction, transfer.lane, transfer.barrier, transfer.counted_bytes, transfer.released
             )

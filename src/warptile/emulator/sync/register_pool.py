@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,7 @@ class RegisterPool:
         self.initial = initial
         self._count: NDArray[np.int64] = np.full(lanes // WARP, initial or 0, dtype=np.int64)
         self._free: NDArray[np.int64] = np.zeros(lanes // lanes_per_cta, dtype=np.int64)
-        self._waiting: list[tuple[Resize, int, int]] = []
+        self._waiting: dict[int, list[tuple[Resize, int, int]]] = {}  # by CTA
         self.wake: Callable[[int, Active], None] = lambda position, active: None
 
     def new_wave(self) -> None:
@@ -107,13 +108,12 @@ class RegisterPool:
         cta = warp // self._warps_per_cta
         needed = (wanted - held) * WARP
         if needed > self._free[cta]:
-            self._waiting.append((change, warp, position))
+            self._waiting.setdefault(cta, []).append((change, warp, position))
             return False
         self._free[cta] -= needed
         self._count[warp] = wanted
         if needed < 0:
-            waiting, self._waiting = self._waiting, []
-            for other, number, place in waiting:
+            for other, number, place in self._waiting.pop(cta, ()):
                 if self.resize(other, number, place):
                     self.wake(place + 1, Active.of(np.arange(number * WARP, (number + 1) * WARP)))
         return True
@@ -121,7 +121,7 @@ class RegisterPool:
     def stuck(self) -> list[tuple[int, NDArray[np.intp], str]]:
         """Who waits: position, lanes and for what."""
         lines = []
-        for change, warp, position in self._waiting:
+        for change, warp, position in chain.from_iterable(self._waiting.values()):
             cta = warp // self._warps_per_cta
             held, free = int(self._count[warp]), int(self._free[cta])
             why = (

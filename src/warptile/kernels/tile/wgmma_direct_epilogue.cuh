@@ -119,9 +119,11 @@ struct EpilogueReader {
 
     // Calls `visit(n8, loaded)` for each block of a subtile, whose first loads are under way, with what is loaded for
     // its two pairs; `visit_two(n8, loaded)` for two of them at a time instead, as far as there are two. Starts loads
-    // of the next subtile, if that is before `end`.
+    // of the subtile that is visited `next`, or NONE.
+    static constexpr int NONE = -1;
     template <typename VISIT_TWO, typename VISIT>
-    __device__ __forceinline__ void visit_blocks(int subtile, int end, const VISIT_TWO& visit_two, const VISIT& visit) {
+    __device__ __forceinline__ void visit_blocks(int subtile, int next, const VISIT_TWO& visit_two,
+                                                 const VISIT& visit) {
         if constexpr (ALL) {
 #pragma unroll
             for (int n8 = 0; n8 < N8_BLOCKS; ++n8) visit(n8, &ahead[first_of(subtile) + n8]);
@@ -136,8 +138,8 @@ struct EpilogueReader {
                 for (int half = 0; half < 2; ++half) loaded[n8][half] = ahead[n8][half];
             if (begin + TOGETHER < N8_BLOCKS) {
                 load(subtile, begin + TOGETHER);
-            } else if (subtile + 1 < end) {
-                load(subtile + 1, 0);
+            } else if (next != NONE) {
+                load(next, 0);
             }
 #pragma unroll
             for (int n8 = begin; n8 < begin + TOGETHER && n8 < N8_BLOCKS; n8 += 2) {
@@ -150,10 +152,10 @@ struct EpilogueReader {
         }
     }
 
-    // The pairs of a subtile. The epilogue stores its further outputs.
+    // The pairs of a subtile, with that of `next` to come. The epilogue stores its further outputs.
     template <bool WITH_C>
     __device__ __forceinline__ void compute(Vector<OUT, 2> (*pairs)[2], const ACCUMULATORS& accumulators, int subtile,
-                                            int end) {
+                                            int next) {
         const auto of_block = [&](int n8, LOADED(*loaded)[2]) {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
@@ -166,7 +168,7 @@ struct EpilogueReader {
             of_block(n8, loaded);
             of_block(n8 + 1, loaded + 1);
         };
-        visit_blocks(subtile, end, of_two, of_block);
+        visit_blocks(subtile, next, of_two, of_block);
     }
 
   private:

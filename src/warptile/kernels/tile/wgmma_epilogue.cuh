@@ -311,7 +311,7 @@ struct WgmmaEpilogue {
             }
         };
         reader.visit_blocks(
-            subtile, END,
+            subtile, subtile + 1 < END ? subtile + 1 : READER::NONE,
             [&](int n8, PAIRS_OF_BLOCK* loaded) {
                 refill(n8);
                 compute_staged<WITH_C, 2>(accumulators, reader, subtile, n8, loaded);
@@ -408,7 +408,8 @@ struct WgmmaEpilogue {
         if constexpr (GemmParams<OPERATION>::EPILOGUE::FUSED) {
             FusedSource found;
             found.first = READER::first_of(subtile);
-            reader.template compute<WITH_C>(found.pairs, accumulators, subtile, END);
+            reader.template compute<WITH_C>(found.pairs, accumulators, subtile,
+                                            subtile + 1 < END ? subtile + 1 : READER::NONE);
             return found;
         } else {
             return [&, m64 = subtile / SUBTILES::COUNT, row, column](int n8, int half) {

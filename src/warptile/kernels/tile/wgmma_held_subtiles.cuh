@@ -47,9 +47,11 @@ __device__ __forceinline__ void finish_tile_with(Vector<typename OPERATION::OUT,
         constexpr int N8_BLOCKS_OF_SUBTILE = SUBTILES::COLUMNS / 8;
 #pragma unroll
         for (int subtile = AT_ONCE; subtile < END; ++subtile) {
-            if (subtile % SUBTILES::COUNT >= SUBTILES::ACROSS) continue;  // computed with the subtile beside it
-            auto* pairs = &held[subtile / SUBTILES::COUNT][subtile % SUBTILES::ACROSS * N8_BLOCKS_OF_SUBTILE];
-            reader.template compute<WITH_C>(pairs, accumulators, subtile, END);
+            const int of_m64 = subtile % SUBTILES::COUNT;
+            if (of_m64 >= SUBTILES::ACROSS) continue;  // computed with the subtile above it
+            const int next = of_m64 + 1 < SUBTILES::ACROSS ? subtile + 1 : subtile - of_m64 + SUBTILES::COUNT;
+            auto* pairs = &held[subtile / SUBTILES::COUNT][of_m64 * N8_BLOCKS_OF_SUBTILE];
+            reader.template compute<WITH_C>(pairs, accumulators, subtile, next < END ? next : READER::NONE);
 #pragma unroll
             for (int n8 = 0; n8 < N8_BLOCKS_OF_SUBTILE; ++n8)
 #pragma unroll

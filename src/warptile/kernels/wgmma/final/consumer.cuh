@@ -203,13 +203,14 @@ __device__ __forceinline__ void overlapped_mainloop(const ConsumerMainloop<KERNE
             }
         }
         // The tile before is stored: from here on the epilogue is that of this tile. What it reads first is loaded into
-        // the registers that held the other's results, while the rest of this one is multiplied.
+        // the registers that held the other's results, while the rest of this one is multiplied; with store warps,
+        // which take registers of consumers, a few blocks at a time.
         select_batch<KERNEL>(epilogue, gemm, batch, work);
         held_row = work.row + mainloop.first_row;
         held_column = work.column + mainloop.first_column;
         holding = true;
-        auto reader =
-            KERNEL::EPILOGUE::template reader_of<typename KERNEL::ACCUMULATORS, true>(gemm, held_row, held_column);
+        auto reader = KERNEL::EPILOGUE::template reader_of<typename KERNEL::ACCUMULATORS, !HAS_STORE_WARP>(
+            gemm, held_row, held_column);
         for (int k_tile = HELD * apart; k_tile < work.k_tiles; ++k_tile) {
             mainloop.issue(false);
             mainloop.complete(false);

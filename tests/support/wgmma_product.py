@@ -182,3 +182,27 @@ def product(
     outside[offset : offset + m * pitch].reshape(m, pitch)[:, :n] = False
     kept = before[outside].tobytes() == d.memory[outside].tobytes()
     return Result(error_ratio(d.values, expected), kept, d.values, report, plan)
+
+
+def ok(*args: object, **kwargs: object) -> Result:
+    """As `product`, which is right, writes nothing else and leaves nothing under way."""
+    result = product(*args, **kwargs)  # type: ignore[arg-type]
+    assert result.error_ratio <= 1
+    assert result.guards_kept
+    assert result.report.unfinished_copies == 0
+    return result
+
+
+def problem(
+    dtype: str = "float16",
+    size: tuple[int, int, int] = (4096, 4096, 4096),
+    a_major: str = "row",
+    b_major: str = "col",
+    accumulator: str = "",
+    out: str = "",
+) -> Problem:
+    """A problem of wgmma's, its lines aligned."""
+    element = DTYPES[dtype]
+    sums = DTYPES[accumulator or element.accumulators[0]]
+    result = DTYPES[out or ("int32" if sums.kind == "int" else "float16")]
+    return Problem.dense(*size, element, out=result, accumulator=sums, a_major=a_major, b_major=b_major)

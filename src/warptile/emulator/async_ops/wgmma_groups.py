@@ -195,9 +195,11 @@ class PendingWgmmas:
                     races.operand_waited(issue.product.instruction, lanes, offsets)
             for warp in leading.warps.tolist():
                 issue.over[warp // WARPS] = races.union(races.past((warp + place) * WARP) for place in readers)
-        lanes = (issue.warps[:, None] * WARP + np.arange(WARP)).ravel()
-        for group in np.unique(issue.warps // WARPS).tolist():
-            races.acquire(lanes[lanes // (WARP * WARPS) == group], issue.over[group])
+        warps = np.sort(issue.warps)
+        lanes = (warps[:, None] * WARP + np.arange(WARP)).ravel()
+        groups, first = np.unique(warps // WARPS, return_index=True)
+        for group, start, end in zip(groups.tolist(), first.tolist(), [*first[1:].tolist(), len(warps)], strict=True):
+            races.acquire(lanes[start * WARP : end * WARP], issue.over[group])
 
     # -- checks ------------------------------------------------------------------------------------------------
 

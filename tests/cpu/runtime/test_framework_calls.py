@@ -98,12 +98,12 @@ def test_cupy_calls_with_an_epilogue_repeat_without_planning(gpu, cupy):
     assert len(gpu.launches) == 3
 
 
-def test_cupy_calls_with_an_epilogue_and_a_configuration_are_planned_each_time(gpu, cupy):
+def test_cupy_calls_with_an_epilogue_and_a_configuration_repeat_without_planning(gpu, cupy):
     a, b = cupy.ndarray((64, 96)), cupy.ndarray((96, 32))
     config = dict(wt.plan(a, b, rung="simt-naive").plan.config)
-    for _ in range(2):
-        wt.matmul(a, b, epilogue=wt.relu, rung="simt-naive", config=config)
-    assert len(gpu.prepared) == 2
+    for _ in range(3):
+        wt.matmul(a, b, epilogue=wt.relu, rung="simt-naive", config=dict(config))
+    assert (len(gpu.launches), len(gpu.prepared), gpu.compiled) == (2, 1, 1)
 
 
 def test_cupy_calls_with_scales_and_with_two_outs_repeat_without_planning(gpu, cupy):

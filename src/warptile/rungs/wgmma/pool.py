@@ -213,7 +213,8 @@ def _is_taken(of_extents: Callable[[int, int], Problem], rows: ConfigColumns, il
     if rows["unaligned_a"][0]:
         n = bn  # few columns: A is loaded through registers
     else:
-        n = bn * max(tiles.FEW_COLUMNS // bn + 1, config["CN"]) if meeting else TYPICAL
+        # More columns, and no two tiles: A is not loaded through registers (`tiles.loads_unaligned_a`).
+        n = bn * max(tiles.FEW_COLUMNS // bn + 1, config["CN"], 3) if meeting else TYPICAL
     return illegal(of_extents(n, m) if config["SWAP"] else of_extents(m, n), config) is None
 
 

@@ -37,7 +37,8 @@ element of a matrix that is read or written beside D: by TMA (`tiles.stages_epil
 
 VECTOR_CLOCKS = 500
 """Clocks for each operand that is a row or a column, of a tile whose epilogue nothing hides: it comes from L2, subtile
-by subtile. From float8 at 4096^3 and 8192^3 with a scale for each row and column."""
+by subtile. From float8 at 4096^3 and 8192^3 with a scale for each row and column, before overlapped epilogues loaded
+all columns at once where registers hold them: of these tiles it is too much."""
 
 CLOCK_MHZ = 1755
 """Clock at which these were measured."""

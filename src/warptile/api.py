@@ -171,7 +171,8 @@ def matmul(
     if scale_a is not None or scale_b is not None:
         scale_a, scale_b = read_on_host(scale_a, "scale_a"), read_on_host(scale_b, "scale_b")
         scaled = scaled or is_array(scale_a) or is_array(scale_b)
-    config = config if config is None else fixed(config)
+    if config is not None:
+        config = fixed(config)
     said = (
         alpha, beta, scale_a, scale_b, out_dtype, accumulate, precision, rung, config, max_sms, backend,
         batch_invariant,

@@ -245,25 +245,22 @@ def flag(given: Any, argument: str) -> bool:
 
 
 class FixedConfig(Mapping[str, Any]):
-    """A configuration as it was when a call was given it: what the call is found by when it is repeated."""
+    """A configuration as it was when a call was given it: equal ones, in any order, are found as the same call."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._items = tuple(config.items())
+        self._of = dict(config)
 
     def __getitem__(self, name: str) -> Any:
-        return dict(self._items)[name]
+        return self._of[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict(self._items))
+        return iter(self._of)
 
     def __len__(self) -> int:
-        return len(self._items)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FixedConfig) and self._items == other._items
+        return len(self._of)
 
     def __hash__(self) -> int:
-        return hash(self._items)
+        return hash(frozenset(self._of.items()))
 
 
 def fixed(config: Any) -> Any:

@@ -659,5 +659,6 @@ def test_a_configuration_that_has_changed_since_is_another_call(gpu):
     for bn in (64, 128, 64):
         config["BN"] = bn
         wt.matmul(a, b, rung="wgmma-overlap", config=config)
-        found, _ = gpu.launched(lambda: wt.matmul(a, b, rung="wgmma-overlap", config=config))
+        turned = dict(reversed(config.items()))
+        found, _ = gpu.launched(lambda turned=turned: wt.matmul(a, b, rung="wgmma-overlap", config=turned))
         assert found[0].grid[0] == -(-N // bn)
